@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronce.model import Cell, Epoch, Fence, Slot
+from cronce.model import Cell, Epoch, Fence, Slot, spell
 from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, attempts, took
@@ -237,6 +237,7 @@ def test_a_lease_that_nobody_acts_on_is_stuck_until_somebody_does(lease: timedel
     town.pass_time(MICROSECOND)
     (finding,) = found(town, AlertKind.STUCK)
     assert (finding.subject, finding.severity, finding.since) == ("billing", "critical", START + HOUR + lease)
+    assert f": its lease expired at {spell(finding.since)}, and no process has acted on it." in finding.text
     assert "then it is closed as lost" in finding.remedy
     town.watch_clock(lease + MINUTE)
     node = town.node()
