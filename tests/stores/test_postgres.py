@@ -306,6 +306,25 @@ def test_tables_that_are_dropped_are_missed_and_then_made_anew(store: PostgresSt
     assert store.load(["a"]).epoch.birth > before.birth
 
 
+# --- what a person has to do ---
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("postgres@127.0.0.1:{port}/nodb", r'database "nodb" does not exist; create it, or correct the URL$'),
+        ("ada:secret@127.0.0.1:{port}/postgres", r'role "ada" does not exist; create it, or correct the URL$'),
+    ],
+)
+def test_who_is_refused_is_told_what_to_do_and_sees_no_frames_of_ours(
+    postgres: Postgres, place: str, says: str
+) -> None:
+    """There was no word of what to do, and fifty lines of the driver's and our frames."""
+    with pytest.raises(StoreUnusable, match=says) as caught:
+        open_store(f"postgresql://{place.format(port=postgres.port)}")
+    assert (len(caught.traceback), caught.value.__suppress_context__) == (2, True)
+
+
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 

@@ -183,7 +183,7 @@ NOT_DONE: Final = 76  # EX_PROTOCOL's number: the slot is closed as failed, lost
 _BECAME: Final = {
     Outcome.SUCCEEDED: "succeeded already",
     Outcome.FAILED: "failed already",
-    Outcome.LOST: "was lost already",
+    Outcome.LOST: "was lost",
     Outcome.UNKNOWN: "may or may not have run",
     Outcome.SKIPPED: "was skipped already",
     Outcome.TOO_OLD: "is too old",
@@ -240,6 +240,7 @@ class Exec:
         self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self.ran = False
+        self._call: Call | None = None  # the one whose end is still to be said
         self._left = False  # the note about the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
@@ -296,6 +297,7 @@ class Exec:
                 refused=refused,
                 beside=partial(self._note_clock, keeper.node.ledger),
             )
+            self._call = None if tried else call
             result = take(call.steps(when), keeper.node, self._sleep)
             if isinstance(result, Skipped):
                 blocked = "" if tried else self._blocked(call, keeper.node.ledger)
@@ -374,11 +376,12 @@ class Exec:
         return []
 
     def _heard(self, event: Event) -> None:
-        """A slot that was closed as lost or unknown needs a person, and no other process may have reported it."""
+        """A slot that was closed as lost or unknown needs a person, and no other process may have reported it. Of the
+        slot that was called for, more is said at the end."""
         self._hear(event)
         if event.what is What.LEAPT:
             self._say(event.detail)
-        if event.in_doubt:
+        if event.in_doubt and not (self._call and event.key == self._call.slot.cell):
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 
 

@@ -88,7 +88,7 @@ def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Itera
         yield error("reach", str(trouble), "check that it runs, and that this machine can reach it")
         raise
     except StoreError as trouble:
-        yield error("use", str(trouble), "")
+        yield error("open", str(trouble), "")
 
 
 def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Iterator[Check]:

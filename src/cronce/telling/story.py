@@ -41,7 +41,7 @@ def _about(found: Why, prevented: int | None) -> Iterator[str]:
         return
     upcoming = seen.next(now)
     if seen.schedule is None:
-        yield f"{seen.name} has no schedule on record: each call has to name its slot."
+        yield f"{seen.name} has no schedule on record: what calls it decides when it runs."
     elif len(seen.schedules) > 1:
         listed = "; ".join(map(as_written, seen.schedules))
         yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
@@ -238,7 +238,7 @@ def _never(story: Story, found: Why) -> str:
         case Case.FUTURE:
             return f"is not due yet: it is {away(at, found.now)}."
         case Case.PAUSED:
-            return f"has not run: {job.name} is paused, and slots that fall due until it is resumed do not run."
+            return f"has not run: {job.name} is paused, and slots that have not started when it is resumed do not run."
         case Case.TOO_OLD:
             assert job.job is not None
             return f"has no record and will not run: {_passed_over(story.span, found, say)}."
@@ -353,9 +353,9 @@ def _passed_over(span: SpanRecord | None, found: Why, say: _Clock) -> str:
             edit = f" ({safe(what)})" if what else ""
             return f"the schedule was edited at {when}{edit}, and a new schedule does not run slots of the past"
         case written.PAUSED:
-            return f"{job} was paused until {when}, and slots that fell due meanwhile do not run"
+            return f"{job} was paused until {when}, and slots up to then that had not started do not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
-            return f"{job} was {safe(reason)} at {when}, and slots that fell due meanwhile do not run"
+            return f"{job} was {safe(reason)} at {when}, and slots up to then that had not started do not run"
         case written.PURGED:
             return f"runs that closed until {when} were purged, so there is no record of whether it ran"
         case written.REGISTERED:

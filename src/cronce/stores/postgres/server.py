@@ -296,17 +296,18 @@ def _check(server: PostgresServer, place: PostgresAddress, *, adopt: bool) -> No
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
-_FOR_A_PERSON: Final = (
-    "authentication failed",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "is not permitted to log in",
-    "permission denied",
-    "certificate",
-    "does not support SSL",
-    "no password supplied",
-)
-"""Parts of the messages with which a server refuses a client until a person acts."""
+_FOR_A_PERSON: Final = {
+    **dict.fromkeys(
+        ("authentication failed", "no password supplied"),
+        "check user and password in the URL (a special character as %XX)",
+    ),
+    "does not exist": "create it, or correct the URL",
+    **dict.fromkeys(
+        ("no pg_hba.conf entry", "is not permitted to log in", "permission denied"), "let an administrator allow it"
+    ),
+    **dict.fromkeys(("certificate", "does not support SSL"), "check sslmode and sslrootcert in the URL"),
+}
+"""Parts of the messages with which a server refuses a client until a person acts, and what to do."""
 
 
 def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
@@ -317,8 +318,9 @@ def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
                 f"{place.named}: none of its servers can be written now; a failover may be under way"
             )
         return _read_only(place)
-    if any(phrase in words for phrase in _FOR_A_PERSON):
-        return StoreUnusable(f"{place.named} refuses connections: {words}")
+    for phrase, remedy in _FOR_A_PERSON.items():
+        if phrase in words:
+            return StoreUnusable(f"{place.named} refuses connections: {words}; {remedy}")
     return StoreUnavailable(f"{place.named} cannot be reached: {words}")
 
 
