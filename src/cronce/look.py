@@ -3,7 +3,7 @@
 The documents are those of the command line, key by key: instants are ISO 8601 texts in UTC, what is missing is None.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from cronce.errors import BadInput
@@ -12,6 +12,7 @@ from cronce.monitor import read_lists
 from cronce.monitor.alerts import incident_document, incidents
 from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_overview import Overview, overview
+from cronce.protocol.record import Act
 from cronce.runtime import queries
 from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.flow import Flow
@@ -177,6 +178,8 @@ class Status(NamedTuple):
     carried: set[str]
     """The jobs that a live scheduler would run."""
     jobs: int
+    paused: Mapping[str, Act]
+    """The jobs that are paused, each by itself."""
     prevented: int
     """Duplicate runs that were prevented."""
     locks: Sequence[queries.HeldSeen]
@@ -195,7 +198,7 @@ def find_status() -> Flow[Status]:
     carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
     counts = yield from queries.read_all(Scan("duplicates/"))
     prevented = sum(one.total for one in prevented_in(counts.cells).values())
-    return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
+    return Status(seen, carried, len(index), index.paused, prevented, _not_free(locks), _not_free(leaders), observed)
 
 
 def _not_free(held: Sequence[queries.HeldSeen]) -> list[queries.HeldSeen]:

@@ -38,8 +38,9 @@ def test_without_a_terminal_the_rest_is_assumed_and_said(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main(["choose", "--machines", "1"]) == 0
-    first, *rest = capsys.readouterr().out.splitlines()
+    first, _, assumed, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("stores none, provider own, machines 1, jobs 10, every 15m, runs for 1m")
+    assert assumed.startswith("  not given, and assumed: --stores, --provider, --jobs, --every")
     assert "store: sqlite" in rest
 
 

@@ -153,9 +153,18 @@ def test_commands_to_paste_name_the_store_that_was_named(url: str, capsys: pytes
     assert f"  {key} goes on; `cronce cancel {store} {key}` stops it" in paused
     assert said(capsys, "jobs", "--store", f"{url}?timeout=5").count("--store") == 0
     shown = said(capsys, "status", "--store", f"{url}?timeout=5")
-    assert f"`cronce watch --store '{url}?timeout=5' --once` looks for missed slots" in shown
+    assert f"`cronce resume --store '{url}?timeout=5' billing`" in shown
     assert main(["pause", "--all", "--store", "postgresql://ada:secret@127.0.0.1:1/x"]) == 75
     assert "secret" not in capsys.readouterr().err
+
+
+def test_a_command_to_paste_has_no_url_whose_password_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pasted with `***` in it, the server refused the password."""
+    monkeypatch.setattr(cli._called, "store", "postgresql://ada:secret@db/x")
+    assert cli.pasteable("If it is new, run `cronce store init`.") == (
+        "If it is new, run `cronce store init`. Run it with the same --store"
+    )
+    assert cli.pasteable("nothing to do.") == "nothing to do."
 
 
 def test_what_a_job_printed_is_not_taken_for_a_command_to_paste(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,37 @@ import pytest
 from cronce import Cronce
 from cronce.cli import main
 from cronce.clock import SystemClock
-from cronce.model import MONITOR, Mark, Write, alert_cell, holder_cell, leader_cell
+from cronce.model import (
+    MONITOR,
+    Mark,
+    Write,
+    alert_cell,
+    guest_cell,
+    holder_cell,
+    job_cell,
+    leader_cell,
+    refusals_cell,
+)
 from cronce.monitor.monitor import Monitor
-from cronce.protocol.notices import Alert, Holder, encode_notice
-from cronce.protocol.record import Outcome, Record, State, encode
+from cronce.protocol.notices import (
+    Alert,
+    ForeignJob,
+    ForeignScheduler,
+    Holder,
+    Refusals,
+    Refused,
+    encode_notice,
+)
+from cronce.protocol.record import Job, Outcome, Record, State, encode, encode_job
 from cronce.runtime.queries import slot_named
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import open_store
 from tests.cli.person import default_store
 from tests.house.wait import wait_until
 
+NOTHING_KNOWN = (
+    "wrong  nothing known; no watcher runs, so missed slots are not checked: `cronce watch --once` looks now"
+)
 LOST = "report@2026-03-28T00:00:00Z"
 
 
@@ -64,11 +85,11 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     parts = said(capsys, url, "status").rstrip().split("\n\n")
     assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
     assert (parts[1], parts[3]) == (
-        "wrong  no alert is open; `cronce watch --once` looks for missed slots",
+        NOTHING_KNOWN,
         "running  nothing",
     )
     assert re.fullmatch(
-        r"schedulers\n  \S+ +a process: sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
+        r"schedulers\n  called from \S+  sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
     )
     assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
     assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
@@ -126,11 +147,57 @@ def test_what_is_wrong_comes_with_the_command_that_goes_on(
         shown = said(capsys, url, "status")
     wrong, held = shown.split("\n\n")[1], shown.split("\n\n")[-1]
     assert re.fullmatch(
-        rf"wrong\n  everything is paused +by ada at \S+ \(a move\) +cronce resume --all\n"
-        rf"  {LOST} +lost +cronce why {LOST}",
+        rf"wrong\n  everything is paused +by ada at \S+ \(a move\) +`cronce resume --all`\n"
+        rf"  {LOST} +lost +`cronce why {LOST}`",
         wrong,
     )
     assert re.fullmatch(r"locks\n  reindex  held  \S+\n", held)
+
+
+def test_a_job_that_is_paused_is_wrong_and_what_was_asked_for_waits_for_it(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that nothing was wrong and that no job had a schedule, and the rerun was called due."""
+    cron.pause("sync", "a move", by="ada")
+    cron.rerun("sync@2026-03-29T01:00:00Z", by="ada")
+    parts = {part.split()[0]: part for part in said(capsys, url, "status").rstrip().split("\n\n")}
+    assert re.fullmatch(r"wrong\n  sync is paused  by ada at \S+ \(a move\)  `cronce resume sync`", parts["wrong"])
+    assert re.fullmatch(r"waiting\n  sync@2026-03-29T01:00:00Z#\S+  paused  +asked for by ada", parts["waiting"])
+    assert parts["next"] == "next  each job is paused or has no schedule"
+
+
+def test_calls_that_were_refused_are_told_of_where_nothing_ran(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said that there was no call within the hour."""
+    store = open_store(url)
+    refused = Refusals(1, (Refused("a@2026-03-29T01:00:00Z", store.load([]).now, "it is too old"),))
+    job = Job(floor=refused.recent[0].at)
+    writes = [
+        Write(refusals_cell("a", "web-1"), 0, encode_notice(refused), Mark.FREE),
+        Write(job_cell("a"), 0, encode_job(job), Mark.OPEN),
+    ]
+    store.swap(writes, store.load([]).epoch.seen)
+    store.close()
+    line = r"schedulers  no scheduler; calls did not run, the last (just now|\S+ ago): `cronce why a`"
+    assert re.search(rf"^{line}$", said(capsys, url, "status"), flags=re.M)
+
+
+def test_another_scheduler_decides_what_comes_next_and_nothing_that_is_past_does(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "no job has a schedule", and "next 1.9s ago"."""
+    store = cron.at_work().node.store
+    now = store.load([]).now
+    for name, ahead in (("web-1:1:a", -2), ("web-2:1:a", 90)):
+        jobs = (ForeignJob("tick", "interval[1:00:00]", now + timedelta(seconds=ahead)),)
+        guest = encode_notice(ForeignScheduler(name, "APScheduler", jobs))
+        write = Write(guest_cell(name), 0, guest, Mark.FREE, ttl=HOLDER_TTL)
+        store.swap([write], store.load([]).epoch.seen)
+    cron.pause("sync")
+    parts = {part.split()[0]: part for part in said(capsys, url, "status").split("\n\n")}
+    past, coming = (line for line in parts["schedulers"].splitlines() if "APScheduler" in line)
+    assert past.split() == ["web-1:1:a", "APScheduler:", "tick", "(interval[1:00:00])"]
+    assert re.fullmatch(r"  web-2:1:a +APScheduler: tick \(interval\[1:00:00\]\) +next in 1m (29|30)s", coming)
+    assert parts["next"] == "next  APScheduler decides"
 
 
 def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
@@ -142,13 +209,10 @@ def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
     with Cronce(url) as other, pytest.raises(RuntimeError):
         other.job("*/15 * * * *", name="sync", start_within="3650d")(fail).at("2026-03-29T01:45:00Z")()
     key = "sync@2026-03-29T01:45:00Z"
-    assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  cronce why {key}"
+    assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  `cronce why {key}`"
     with Cronce(url) as other:
         other.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None).at("2026-03-29T02:00:00Z")()
-    assert (
-        said(capsys, url, "status").split("\n\n")[1]
-        == "wrong  no alert is open; `cronce watch --once` looks for missed slots"
-    )
+    assert said(capsys, url, "status").split("\n\n")[1] == NOTHING_KNOWN
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -256,6 +320,17 @@ def test_an_alert_of_a_store_without_a_watcher_says_so(
     recorded(url, watched=None)
     shown = said(capsys, url, "status").split("\n\n")[1]
     assert shown == f"{ALERT}\n  no watcher runs: `cronce watch --once` looks now"
+
+
+def test_all_alerts_of_a_cause_are_named(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two stuck jobs of one host it named one."""
+    store, now = cron.at_work().node.store, SystemClock().wall()
+    for job in ("nightly", "weekly"):
+        alert = Alert("late", job, "critical", f"{job} is late.", now, cause="host vm")
+        write = Write(alert_cell("late", job), 0, encode_notice(alert), Mark.OPEN)
+        store.swap([write], store.load([]).epoch.seen)
+    wrong = said(capsys, url, "status").split("\n\n")[1].splitlines()
+    assert wrong[1:3] == ["  critical  late/nightly, late/weekly", "    nightly is late."]
 
 
 def test_that_nothing_is_wrong_says_how_old_it_is(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:

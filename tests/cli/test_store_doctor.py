@@ -116,8 +116,8 @@ def test_a_store_that_would_be_private_is_an_error(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     found = told(capsys, code=1)
-    assert found["use"]["verdict"] == "error"
-    assert found["use"]["says"].startswith("inside Kubernetes there is no default store")
+    assert found["open"]["verdict"] == "error"
+    assert found["open"]["says"].startswith("inside Kubernetes there is no default store")
     assert found["all"]["url"] is None
 
 
@@ -136,8 +136,8 @@ def test_a_dead_store_is_a_line_and_an_exit_code_of_its_own(capsys: Said) -> Non
 def test_a_store_that_needs_a_person_is_an_error(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "cronce.db").write_text("this is a letter, and no database at all, though it is long enough for one")
     found = told(capsys, f"sqlite:///{tmp_path}/cronce.db", code=1)
-    assert found["use"]["verdict"] == "error"
-    assert "is not an SQLite database" in found["use"]["says"]
+    assert found["open"]["verdict"] == "error"
+    assert "is not an SQLite database" in found["open"]["says"]
 
 
 def test_what_is_no_store_is_a_line_a_summary_and_an_exit_code_of_its_own(capsys: Said) -> None:
@@ -179,9 +179,9 @@ def test_a_redis_that_was_found_empty_and_one_that_was_begun_on_purpose(valkey: 
     url = f"{valkey.url}?namespace=doctor-life-{os.getpid()}"
     found = told(capsys, url, code=1)["life"]
     assert found["verdict"] == "warn"
-    assert found["says"].startswith("it was empty at 20")
-    assert found["says"].endswith(" UTC and may have lost data: slots up to then stay closed")
-    assert found["remedy"] == "if it is new, run `cronce store init URL` before the first job"
+    assert found["says"].startswith("it was found empty at 20")
+    assert found["says"].endswith(" UTC: it is new, or has lost data. Slots up to then stay closed")
+    assert found["remedy"] == "if it is new, run `cronce store init`"
     assert main(["store", "init", url]) == 0
     capsys.readouterr()
     assert "life" not in told(capsys, url, code=1)
@@ -207,8 +207,8 @@ def test_a_redis_that_evicts(capsys: Said) -> None:
 def test_a_replica_and_a_master_that_fails_over(capsys: Said) -> None:
     with Valkey(*DURABLE) as master, closing(master.replica()) as replica:
         found = told(capsys, replica.url, code=1)
-        assert verdicts(found) == {"use": "error"}
-        assert "is a replica" in found["use"]["says"]
+        assert verdicts(found) == {"open": "error"}
+        assert "is a replica" in found["open"]["says"]
         init(master.url)
         assert verdicts(told(capsys, master.url)) == {"failover": "warn", "partition": "warn"}
 
@@ -246,7 +246,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, capsys: Said) -> N
     """It made the folder and the file, and said that all is well."""
     url = f"sqlite:///{tmp_path}/typo.db"
     checks = told(capsys, url, code=1)
-    assert checks["use"]["says"] == (
+    assert checks["open"]["says"] == (
         f"there is no file {tmp_path}/typo.db, and cronce did not create one; if the store is new,"
         f" `cronce store init {url}` creates it; else check the path"
     )
@@ -256,7 +256,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, capsys: Said) -> N
 def test_a_file_in_a_folder_that_is_not_there_is_not_made_nor_is_the_folder(tmp_path: Path, capsys: Said) -> None:
     """It said that `store init` creates it, which failed."""
     checks = told(capsys, f"sqlite:///{tmp_path}/typo/cronce.db", code=1)
-    assert checks["use"]["says"] == (
+    assert checks["open"]["says"] == (
         f"there is no store at {tmp_path}/typo/cronce.db: the directory {tmp_path}/typo does not exist; create it, or"
         " check the path"
     )

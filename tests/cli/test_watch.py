@@ -15,9 +15,11 @@ import pytest
 
 from cronce.cli import main
 from cronce.clock import SystemClock
-from cronce.model import Mark, Write, alert_cell, holder_cell
+from cronce.model import Mark, Write, alert_cell, holder_cell, job_cell
 from cronce.monitor import monitor
 from cronce.protocol.notices import Alert, Holder, decode_alert, encode_notice
+from cronce.protocol.record import Job, Spec, encode_job
+from cronce.runtime.declare import declare
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.monitor.receiver import receiving
@@ -113,6 +115,19 @@ def test_what_is_wrong_is_a_table_and_exit_code_1(url: str, capsys: pytest.Captu
     assert hint == f"`cronce watch --store {url} --acknowledge gone/{HOLDER}` says that you work on it"
     assert f"{HOLDER} stopped sending heartbeats" in line
     assert f"`cronce status holders --store {url}` lists who is alive" in line
+
+
+def test_one_look_says_that_earlier_slots_may_be_missing_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It named one slot of several, and a command that runs only that one."""
+    store, began = open_store(url), SystemClock().wall() - timedelta(hours=1)
+    digest, text = declare("billing", "* * * * *").spec
+    job = Job(floor=began, specs=(Spec(digest, began, text),))
+    store.swap([Write(job_cell("billing"), 0, encode_job(job), Mark.OPEN)], store.load([]).epoch.seen)
+    store.close()
+    assert main(["watch", "--once", "--store", url]) == 1
+    _, missed, seen, _ = capsys.readouterr().out.splitlines()
+    assert missed.startswith("critical  missed/billing")
+    assert seen == "a single look sees the last one or two slots of a job: earlier ones may be missing, too"
 
 
 def test_what_one_look_shows_can_be_acknowledged_though_no_watcher_has_recorded_it(

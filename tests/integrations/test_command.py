@@ -77,3 +77,23 @@ def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_ag
         ": its lease expired, but this process has not watched the store's clock long enough to take over False"
     ]
     store.close()
+
+
+def test_that_the_slot_was_lost_is_said_once_with_what_to_do(tmp_path: Path) -> None:
+    """It took two lines with the same reason, and said "lost already" of what it had just closed."""
+    store, clock, said = SqliteStore(tmp_path / "cronce.db"), SystemClock(), list[str]()
+    job = declare("sync", lease="1s")
+    dead, begun = Ledger(store.traits, clock, "gone:1"), clock.boot()
+    (grant,) = drive(dead.claim([Wanted(SLOT, job.terms(SLOT, inferred=False))]), store, clock)
+    assert isinstance(grant, Grant)
+    watching = Ledger(store.traits, clock, "other:1")
+    drive(watching.client.load([SLOT.cell]), store, clock)
+    wait_until(lambda: clock.boot() > begun + 1.1)
+    with CommandSupervisor(clock) as supervisor:
+        command = Exec(
+            job, ["touch", str(tmp_path / "ran")], supervisor, stand_by=True, say=lambda text, **_: said.append(text)
+        )
+        assert command.run(store, clock, SLOT) == 76
+    (line,) = said
+    assert line.startswith(f"{SLOT.key} was lost (its holder gone:1 did not renew its lease, on gone). It was not run")
+    store.close()

@@ -238,6 +238,7 @@ def test_a_lease_that_nobody_acts_on_is_stuck_until_somebody_does(lease: timedel
     (finding,) = found(town, AlertKind.STUCK)
     assert (finding.subject, finding.severity, finding.since) == ("billing", "critical", START + HOUR + lease)
     key = f"billing@{spell(START + HOUR)}"
+    assert f": its lease expired at {spell(finding.since)}, and no process has acted on it." in finding.text
     assert f"then it is closed as lost. To run it again: `cronce rerun {key}`." in finding.remedy
     town.watch_clock(lease + MINUTE)
     node = town.node()

@@ -450,6 +450,14 @@ def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -
     assert town.fresh() == []
 
 
+def test_an_alert_counts_the_attempt_that_was_the_last(town: Town) -> None:
+    """It said "after 2 attempts" of three."""
+    to(town, 10)
+    for _ in range(3):
+        town.run(JOB, at(10).at, Outcome.FAILED, attempts=3)
+    assert town.the(AlertKind.FAILED).text == f"billing@2026-03-29T12:10:00Z failed on {WEB} after 3 attempts: boom."
+
+
 @pytest.mark.parametrize(
     ("reason", "output", "last"),
     [

@@ -124,8 +124,9 @@ def test_a_config_that_others_may_read_is_refused_with_the_line_that_mends_it(
         ("url = 3", r"names no store"),
         ('url = ""', r"names no store"),
         ('url = "sqlite:///cronce.db"', r"names a file without its directory.*; write sqlite:////PATH/cronce.db"),
-        ('url = "memory:"\nurls = ["secret"]\nbeat = 3', r"has 'beat', 'urls', and cronce knows only url"),
-        ('[store]\nurl = "secret"', r"has 'store', and cronce knows only url"),
+        ('url = "memory:"\nurls = ["secret"]\nbeat = 3', r"has 'beat', 'urls', .* correct or remove it$"),
+        ('[store]\nurl = "secret"', r"has 'store', and cronce knows only url and \[alerts\]; did you mean url\?$"),
+        ('ulr = "postgresql://ada:secret@db"', r"has 'ulr', .* did you mean url\?$"),
     ],
 )
 def test_a_config_that_cannot_be_meant_is_refused(home: Path, root: Path, text: str, says: str) -> None:

@@ -306,6 +306,25 @@ def test_tables_that_are_dropped_are_missed_and_then_made_anew(store: PostgresSt
     assert store.load(["a"]).epoch.birth > before.birth
 
 
+# --- what a person has to do ---
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("postgres@127.0.0.1:{port}/nodb", r'database "nodb" does not exist; create it, or correct the URL$'),
+        ("ada:secret@127.0.0.1:{port}/postgres", r'role "ada" does not exist; create it, or correct the URL$'),
+    ],
+)
+def test_who_is_refused_is_told_what_to_do_and_sees_no_frames_of_ours(
+    postgres: Postgres, place: str, says: str
+) -> None:
+    """There was no word of what to do, and fifty lines of the driver's and our frames."""
+    with pytest.raises(StoreUnusable, match=says) as caught:
+        open_store(f"postgresql://{place.format(port=postgres.port)}")
+    assert (len(caught.traceback), caught.value.__suppress_context__) == (2, True)
+
+
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +350,16 @@ def test_a_copy_of_the_database_is_refused_until_it_is_adopted(postgres: Postgre
 def test_init_begins_a_store_once(url: str) -> None:
     epoch = init(url)
     assert (epoch.origin, epoch.tally, init(url)) == (Origin.MADE, 0, epoch)
+
+
+@pytest.mark.parametrize(("key", "origin"), [("job/a", Origin.MADE), ("run/a", Origin.FOUND)])
+def test_a_store_found_empty_can_be_begun_while_nothing_ran(
+    store: PostgresStore, db: Any, url: str, schema: str, key: str, origin: Origin
+) -> None:
+    db.execute(f"UPDATE {schema}.cronce_meta SET origin = 'found'")  # as it is where fsync is off
+    win(store, claim(key))
+    assert init(url).origin is origin
+    assert store.load([]).epoch.origin is origin
 
 
 # --- finding things -------------------------------------------------------------------------------------------------

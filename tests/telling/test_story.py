@@ -457,13 +457,28 @@ def test_a_slot_of_a_paused_job_says_so(node: HandNode, store: Wire, clock: Hand
     node.do(node.ledger.jobs.pause("billing"))
     clock.turn(301)
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has not run: billing is paused, and slots that fall due until it is resumed do"
-        " not run."
+        "billing@2026-03-29T12:05:00Z has not run: billing is paused, and slots that have not started when it is"
+        " resumed do not run."
     )
     node.do(node.ledger.jobs.resume("billing"))
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused until 12:05:01Z, and slots"
-        " that fell due meanwhile do not run."
+        " up to then that had not started do not run."
+    )
+
+
+def test_a_slot_that_was_due_before_the_pause_says_why_it_will_not_run(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """It said that slots that fell due meanwhile do not run, and this one did not."""
+    declare(node, "*/5 * * * *")
+    clock.turn(301)
+    node.do(node.ledger.jobs.pause("billing", "ada"))
+    clock.turn(1)
+    node.do(node.ledger.jobs.resume("billing", "bob"))
+    assert told(store, later(5)) == (
+        "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused by ada at"
+        " 2026-03-29T12:05:01Z, resumed by bob at 12:05:02Z, and slots up to then that had not started do not run."
     )
 
 
@@ -719,7 +734,7 @@ def test_a_job_without_a_schedule_or_a_slot_says_so(node: HandNode, store: Wire)
     assert (
         about(asked(store, None))
         == """\
-billing has no schedule on record: each call has to name its slot.
+billing has no schedule on record: what calls it decides when it runs.
 It has no runs on record."""
     )
 

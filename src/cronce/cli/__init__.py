@@ -173,7 +173,11 @@ def pasteable(text: str) -> str:
     longer = [f"{verb} {under}" for verb in ABOUT_A_STORE for under in UNDER.get(verb, ())]
     verbs = "|".join((*longer, *ABOUT_A_STORE, "run app:cron", "doctor", "store (?:init|adopt|sql|clock)(?=`)"))
     command = rf"(?:(?<=`)|(?<=^  ))cronce (?:{verbs})(?=[ `]|$)(?! --store)"
-    return re.sub(command, lambda found: f"{found[0]} --store {quote(mask(_called.store))}", text, flags=re.M)
+    shown = mask(_called.store)
+    if shown == _called.store:
+        return re.sub(command, lambda found: f"{found[0]} --store {quote(shown)}", text, flags=re.M)
+    again = f"{text.rstrip('.')}. Run it with the same --store"  # a password is not printed
+    return again if re.search(command, text, flags=re.M) else text
 
 
 def let_go() -> None:

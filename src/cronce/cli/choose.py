@@ -3,6 +3,7 @@
 import argparse
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 from cronce.cli.terminal import ColouredText, ask, paint, screen, show
@@ -75,7 +76,8 @@ def run_choose(options: argparse.Namespace) -> None:
     said = {one.name: getattr(options, one.name) or (_asked(one) if asks else _assumed(one)) for one in QUESTIONS}
     answers = Answers(**{name: _READ[name](text) for name, text in said.items()})
     advice = advise(answers)
-    show(options, _document(said, advice), _page(said, advice), escape=False)
+    assumed = [one.flag for one in QUESTIONS if not (asks or getattr(options, one.name))]
+    show(options, _document(said, advice), _page(said, advice, assumed), escape=False)
 
 
 def _assumed(one: GuideQuestion) -> str:
@@ -159,9 +161,11 @@ def _document(said: dict[str, str], advice: Advice) -> dict[str, object]:
     }
 
 
-def _page(said: dict[str, str], advice: Advice) -> str:
+def _page(said: dict[str, str], advice: Advice, assumed: Sequence[str]) -> str:
     on = screen()
     parts = [", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said.items())]
+    if assumed:
+        parts += _wrapped(f"not given, and assumed: {', '.join(assumed)}")
     for name, rule in _rules(advice).items():
         lines = [paint(ColouredText(f"{name}: {rule.choice}", "good"), on), *_wrapped(rule.because)]
         parts.append("\n".join([*lines, *(_wrapped(f"but {rule.but}") if rule.but else [])]))

@@ -322,10 +322,13 @@ def run_rerun(options: argparse.Namespace) -> int:
     _refuse_day(options.slot)
     slot = slot_named(options.slot)
     with acting(options) as actor:
+        (before,) = actor.node.do(actor.operator.look([slot]))
         try:
             asked = act(actor, "rerun", lambda operator: operator.rerun(slot, fresh=options.fresh, force=options.force))
         except RetryRefused as error:
             raise CronceError(safe(str(error))) from None
+        if asked.new and before is not None and succeeded(before) and not options.json:
+            say(options.verb, f"{slot.key} had succeeded; it runs again")
         return _tell_request(actor, asked, options)
 
 
@@ -403,6 +406,7 @@ def _cancelled(reply: Asked | Closed) -> str:
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
 RUNS_TOLD = 5
+SLOTS_LISTED: Final = 100
 MAX_BACKFILLED: Final = 1_000_000
 WAIT_HINT = "the runs stay requested: the same command waits for them again, --cancel drops them"
 
@@ -484,7 +488,9 @@ def _not_waited(
     job: str, stretch: Stretch, asked: Sequence[Slot], obstacle: str, options: argparse.Namespace
 ) -> list[str]:
     if options.dry_run:
-        return ["nothing was requested: this was a dry run"]
+        more = len(stretch.wanted) - SLOTS_LISTED
+        slots = [f"  {slot.key}" for slot in stretch.wanted[:SLOTS_LISTED]] + ([f"  and {more:,} more"] * (more > 0))
+        return [*slots, "nothing was requested: this was a dry run"]
     if options.cancel:
         return [f"{counted(len(stretch.asked), 'run')} cancelled"]
     then = [obstacle if obstacle.startswith(NEXT_CALL) else f"they will not start yet: {obstacle}"] if obstacle else []

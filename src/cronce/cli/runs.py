@@ -167,7 +167,7 @@ WHY_EPILOG = """
 examples:
   cronce why order-sync
   cronce why order-sync@2026-03-29T01:00:00Z
-  cronce why order-sync@2026-03-29T01:00:00Z#again
+  cronce why order-sync@2026-03-29T01:00:00Z#rerun-1
 """
 
 

@@ -15,7 +15,8 @@ from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
 from cronce.model import MONITOR, Instant, leader_cell, spell
 from cronce.monitor.alerts import incidents, is_seen_to
-from cronce.monitor.read_overview import ForeignSchedulerSeen
+from cronce.monitor.read_jobs import hosts_refused
+from cronce.monitor.read_overview import GONE_SHOWN_FOR, UNNAMED_KINDS, ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
 from cronce.runtime.flow import Flow
@@ -26,7 +27,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, ran_for, short, tone
+from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, listed, ran_for, short, tone
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -36,7 +37,7 @@ ROWS: Final = 5
 NO_SCHEDULER: Final = ColouredText("no live scheduler runs it", "bad")
 
 STATUS_EPILOG: Final = """
-It only reads. Each list is cut to five lines; --json has all of it.
+It reads, and changes no record. Each list is cut to five lines; --json has all of it.
 
 examples:
   cronce status
@@ -88,8 +89,8 @@ def _screen(found: Status, place: str, watched: LastWatched) -> Iterator[str]:
     there = [*(_scheduler(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
     yield _part("schedulers", there, _none_alive(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
-    yield _part("waiting", [_run_line(run, now) for run in waiting])
-    yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
+    yield _part("waiting", [_waiting_line(run, found) for run in waiting])
+    yield _part("next", [_next_line(line, found) for line in seen.upcoming], _none_next(found))
     yield _part("last", [_run_line(run, now) for run in over], "nothing ran yet")
     for kind, held in ((LOCK_LEASES, found.locks), (LEADERS, found.leaders)):
         yield _part(kind.way, [[one.name, toned(kind.says(one.state)), _holder(one)] for one in held])
@@ -131,7 +132,7 @@ def _nothing_wrong(watched: LastWatched) -> str:
         return "nothing"
     if watched.at is not None:
         return f"{_as_of(watched)}no alert was open; {NO_WATCHER}"
-    return "no alert is open; `cronce watch --once` looks for missed slots"
+    return "nothing known; no watcher runs, so missed slots are not checked: `cronce watch --once` looks now"
 
 
 def _as_of(watched: LastWatched) -> str:
@@ -142,11 +143,14 @@ def _wrong(found: Status) -> Iterator[list[str]]:
     """The lines of each thing that is wrong: first the alerts that a watcher has recorded, one incident for each cause;
     then what no watcher has recorded yet."""
     seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
-    if seen.halted:
-        yield [_wrong_line("everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all")]
+    paused = {"everything": seen.halted} if seen.halted else found.paused
+    for what, act in paused.items():
+        again = "--all" if seen.halted else what
+        yield [_wrong_line(f"{what} is paused", ColouredText(by_whom(act), "bad"), f"`cronce resume {again}`")]
     for one in told_of:
         handled = one.handled if is_seen_to(one.lead, seen.now) else None
-        name = f"{one.lead.id.removesuffix('/')}{f', {handled_by(handled)}' if handled else ''}"
+        names = listed(alert.id.removesuffix("/") for alert in one.alerts)
+        name = f"{names}{f', {handled_by(handled)}' if handled else ''}"
         yield [
             _wrong_line(ColouredText(one.lead.severity, tone(one.lead.severity)), name),
             *(f"    {paint(text, screen())}" for text in (one.lead.text, one.lead.remedy) if text),
@@ -157,10 +161,10 @@ def _wrong(found: Status) -> Iterator[list[str]]:
     lapsed = [run for run in seen.open.runs if run.lapsed]
     for run in (*lapsed, *seen.attention.runs, *failed):
         if run.slot.key not in slots and run.slot.job not in slots:
-            yield [_wrong_line(run.slot.key, toned(run.shown), f"cronce why {run.slot.key}")]
+            yield [_wrong_line(run.slot.key, toned(run.shown), f"`cronce why {run.slot.key}`")]
     if seen.in_doubt.number and not any(one.effects for one in told_of):
         effects = counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more)
-        yield [_wrong_line(effects, toned("in doubt"), "cronce resolve")]
+        yield [_wrong_line(effects, toned("in doubt"), "`cronce resolve`")]
 
 
 def _wrong_line(*cells: Text) -> str:
@@ -177,14 +181,29 @@ def _guest(one: ForeignSchedulerSeen, now: Instant) -> list[Text]:
     """Another scheduler, or a host whose crontab calls: with its jobs, their schedules, and the next slot."""
     jobs = ", ".join(f"{job.name} ({job.schedule})" if job.schedule else job.name for job in one.jobs)
     last = [f"ran {ago(one.last, now)}"] if one.last else []
-    slot = [f"next {away(one.jobs[0].next, now)}"] if one.jobs and one.jobs[0].next else []
-    return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, ", ".join((*last, *slot))]
+    ahead = [job.next for job in one.jobs if job.next and job.next > now]
+    slot = [f"next {away(min(ahead), now)}"] if ahead else []
+    kind = "" if one.kind in UNNAMED_KINDS else f"{one.kind}: "
+    return [one.name if kind else f"called from {one.name}", f"{kind}{jobs}".strip(": "), ", ".join((*last, *slot))]
 
 
 def _none_alive(found: Status) -> str:
     """No scheduler is needed where something else calls the jobs."""
-    scheduled = any(line.seen.is_scheduled for line in found.overview.upcoming)
-    return f"no scheduler{'; start one: `cronce run app:cron`' if scheduled else ', and no call within the hour'}"
+    if any(line.seen.is_scheduled for line in found.overview.upcoming):
+        return "no scheduler; start one: `cronce run app:cron`"
+    calls = [(one.at, of.job) for of in hosts_refused(found.overview.refused.cells) for one in of.refusals.recent]
+    at, job = max(calls, default=(None, ""))
+    if at is None or found.overview.now - at >= GONE_SHOWN_FOR:
+        return "no scheduler, and no call within the hour"
+    return f"no scheduler; calls did not run, the last {ago(at, found.overview.now)}: `cronce why {job}`"
+
+
+def _none_next(found: Status) -> str:
+    """Another scheduler fires what it has by itself; what is paused has no next slot."""
+    others = {one.kind for one in found.overview.guests if one.jobs and one.kind not in UNNAMED_KINDS}
+    if others:
+        return f"{' and '.join(sorted(others))} decides"
+    return "each job is paused or has no schedule" if found.paused else "no job has a schedule"
 
 
 def _next_line(line: JobLine, found: Status) -> list[Text]:
@@ -197,6 +216,12 @@ def _run_line(run: RunSeen, now: Instant) -> list[Text]:
     took = ran_for(run.record, now) if run.record else None
     reason = remark(run, run.record) if run.record else run.trouble
     return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
+
+
+def _waiting_line(run: RunSeen, found: Status) -> list[Text]:
+    """What waits because it is paused says so."""
+    slot, state, *others = _run_line(run, found.overview.now)
+    return [slot, toned("paused") if found.overview.halted or run.slot.job in found.paused else state, *others]
 
 
 def _holder(one: RunSeen | HeldSeen) -> str:

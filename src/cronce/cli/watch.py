@@ -23,7 +23,7 @@ from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show,
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import spell
-from cronce.monitor.alerts import SEVERITIES, Alerts, gathered, handle, is_seen_to, no_such_alert
+from cronce.monitor.alerts import SEVERITIES, AlertKind, Alerts, gathered, handle, is_seen_to, no_such_alert
 from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
@@ -271,7 +271,9 @@ def _table(findings: Sequence[Alert], seen_to: Mapping[str, Alert]) -> str:
     page = table(["severity", "what", "since", "why"], rows, screen()._replace(width=None))
     new = next((one.id.removesuffix("/") for one in findings if one.id not in seen_to), "")
     hint = f"`cronce watch --acknowledge {quote(safe(new))}` says that you work on it" if new else ""
-    return f"{page}\n{hint}".rstrip()
+    single = any(one.kind == AlertKind.MISSED for one in findings)
+    seen = "a single look sees the last one or two slots of a job: earlier ones may be missing, too" if single else ""
+    return "\n".join(filter(None, (page, seen, hint)))
 
 
 def _handled(one: Alert, seen_to: Mapping[str, Alert]) -> str:

@@ -184,7 +184,7 @@ NOT_DONE: Final = 76  # EX_PROTOCOL's number: the slot is closed as failed, lost
 _BECAME: Final = {
     Outcome.SUCCEEDED: "succeeded already",
     Outcome.FAILED: "failed already",
-    Outcome.LOST: "was lost already",
+    Outcome.LOST: "was lost",
     Outcome.UNKNOWN: "may or may not have run",
     Outcome.SKIPPED: "was skipped already",
     Outcome.TOO_OLD: "is too old",
@@ -252,6 +252,7 @@ class Exec:
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self._here = code_of(words)
         self.ran = False
+        self._call: Call | None = None  # the one whose end is still to be said
         self._left = False  # the note about the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
@@ -310,6 +311,7 @@ class Exec:
                 beside=partial(self._note_clock, keeper.node.ledger),
                 running=partial(self._recording_command, keeper.node),
             )
+            self._call = None if tried else call
             result = take(call.steps(when), keeper.node, self._sleep)
             self._tell_older(command.ended_runs[told:], call.slot)
             told = len(command.ended_runs)
@@ -382,7 +384,8 @@ class Exec:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
                 f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have lost"
-                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`"
+                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`, then"
+                " this command again"
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
@@ -419,11 +422,12 @@ class Exec:
         return []
 
     def _heard(self, event: Event) -> None:
-        """A slot that was closed as lost or unknown needs a person, and no other process may have reported it."""
+        """A slot that was closed as lost or unknown needs a person, and no other process may have reported it. Of the
+        slot that was called for, more is said at the end."""
         self._hear(event)
         if event.what is What.LEAPT:
             self._say(event.detail)
-        if event.in_doubt:
+        if event.in_doubt and not (self._call and event.key == self._call.slot.cell):
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 
 

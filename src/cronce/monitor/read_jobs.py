@@ -79,7 +79,7 @@ class IndexedJob(NamedTuple):
     text: str
     """What is searched: its name and its schedules, in lower case."""
     rules: tuple[Schedule, ...]
-    paused: bool
+    paused: Act | None
 
 
 class JobMatches(NamedTuple):
@@ -146,7 +146,7 @@ class JobIndex:
     def _entry(self, seen: JobSeen) -> IndexedJob:
         rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
         text = " ".join((seen.name, *map(as_written, rules))).lower()
-        return IndexedJob(text, rules, paused=seen.job is not None and seen.job.paused is not None)
+        return IndexedJob(text, rules, seen.job.paused if seen.job else None)
 
     def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:
         """Jobs whose name or schedule contains the text."""
@@ -157,9 +157,9 @@ class JobIndex:
         return JobMatches(part, len(names), part[-1] if start + limit < len(names) else None)
 
     @property
-    def paused(self) -> set[str]:
-        """The jobs that are paused, each by itself."""
-        return {name for name, entry in self._entries.items() if entry.paused}
+    def paused(self) -> dict[str, Act]:
+        """The jobs that are paused, each by itself, and who paused it."""
+        return {name: entry.paused for name, entry in self._entries.items() if entry.paused}
 
     def schedules(self, name: str) -> tuple[Schedule, ...]:
         """Those of a job; none, if it is paused or not known."""

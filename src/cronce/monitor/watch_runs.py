@@ -253,7 +253,7 @@ def failed(run: RunSeen, *, history: bool) -> Iterator[Alert]:
     if record is None or record.outcome is not Outcome.FAILED:
         return
     severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(CUT_SHORT) else "critical"
-    tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
+    tries = f" after {record.failures + 1:,} attempts" if record.failures else ""  # the last one is not among them
     why = f": {safe(record.reason)}" if record.reason else ""
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
     look = f"Check its log and `cronce why {run.slot.key}`."
@@ -402,7 +402,7 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             continue
         if survey.now - until > max(record.lease, TAKEOVER_DUE):
             then = "closed as lost" if record.closes_as_lost else "taken over"
-            ended = f"its lease expired {short(survey.now - until)} ago, and no process has acted on it"
+            ended = f"its lease expired at {spell(until)}, and no process has acted on it"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
             remedy = f"Start a scheduler, or call the job: then it is {then}. {_by_hand(run, record, survey)}"
             cause, slots = host_cause(record.holder), (run.slot.key,)

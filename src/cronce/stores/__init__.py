@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
-from cronce.errors import BadInput
+from cronce.errors import BadInput, StoreError
 
 if TYPE_CHECKING:
     from cronce.stores.base import Opener, Store
@@ -51,7 +51,10 @@ def open_store(url: str) -> "Store":
     if ":" not in url:
         raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
     _refuse_split(url)
-    return _opener(url)(url)
+    try:
+        return _opener(url)(url)
+    except StoreError as error:  # it says what a person has to do: our frames and the driver's would hide that
+        raise error.with_traceback(None) from None
 
 
 def _refuse_split(url: str) -> None:

@@ -235,7 +235,8 @@ def _url_in(path: str, config: dict[str, object]) -> str | None:
     unknown = sorted(config.keys() - {"url", ALERTS_SECTION})
     if unknown:
         raise StoreUnusable(
-            f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts]; remove it"
+            f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts];"
+            f" {'correct or remove it' if 'url' in config else 'did you mean url?'}"
         )
     if config.keys() == {ALERTS_SECTION}:
         return None

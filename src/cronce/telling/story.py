@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Final, NamedTuple
 
 from cronce.errors import NOBODY_KNOWS, BadInput
-from cronce.model import Fence, Instant, slot_of_cell, spell
+from cronce.model import Fence, Instant, Origin, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, SpanRecord
 from cronce.protocol.specs import is_floor_ahead
@@ -41,7 +41,7 @@ def _about(found: Why, prevented: int | None) -> Iterator[str]:
         return
     upcoming = seen.next(now)
     if seen.schedule is None:
-        yield f"{seen.name} has no schedule on record: each call has to name its slot."
+        yield f"{seen.name} has no schedule on record: what calls it decides when it runs."
     elif len(seen.schedules) > 1:
         listed = "; ".join(map(as_written, seen.schedules))
         yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
@@ -242,10 +242,10 @@ def _never(story: Story, found: Why) -> str:
         case Case.FUTURE:
             return f"is not due yet: it is {away(at, found.now)}."
         case Case.PAUSED:
-            return f"has not run: {job.name} is paused, and slots that fall due until it is resumed do not run."
+            return f"has not run: {job.name} is paused, and slots that have not started when it is resumed do not run."
         case Case.TOO_OLD:
             assert job.job is not None
-            return f"has no record and will not run: {_passed_over(story.span, job, say)}."
+            return f"has no record and will not run: {_passed_over(story.span, found, say)}."
         case Case.UNREADABLE:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
         case _ if any(UNASKED in one.refused.why for one in story.refused):
@@ -347,8 +347,8 @@ def _nearest(job: JobSeen, at: Instant) -> str:
     return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
 
 
-def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
-    job = seen.name
+def _passed_over(span: SpanRecord | None, found: Why, say: _Clock) -> str:
+    seen, job = found.job, found.job.name
     if span is None:
         first = "registered" if seen.is_scheduled else "called for the first time"
         return f"it was due before {job} was {first}, and such slots do not run"
@@ -359,13 +359,15 @@ def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
             edit = f" ({safe(what)})" if what else ""
             return f"the schedule was edited at {when}{edit}, and a new schedule does not run slots of the past"
         case written.PAUSED:
-            return f"{job} was paused until {when}, and slots that fell due meanwhile do not run"
+            return f"{job} was paused until {when}, and slots up to then that had not started do not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
-            return f"{job} was {safe(reason)} at {when}, and slots that fell due meanwhile do not run"
+            return f"{job} was {safe(reason)} at {when}, and slots up to then that had not started do not run"
         case written.PURGED:
             return f"runs that closed until {when} were purged, so there is no record of whether it ran"
         case written.REGISTERED:
             return f"{job} was registered at {when}, and slots before that do not run"
+        case written.FORGOTTEN if found.epoch.origin is Origin.FOUND:
+            return f"the store was found empty at {when}: it is new, or lost what it knew of slots up to then"
         case written.FORGOTTEN:
             return f"the store lost its records from before {when}, so there is no record of whether it ran"
         case reason:

@@ -113,7 +113,7 @@ class PostgresAddress(NamedTuple):
         """For people."""
         return mask(self.url)
 
-    def say(self, statement: str, *, bound: bool = False, made: bool = False) -> str:
+    def say(self, statement: str, *, bound: bool = False) -> str:
         """A statement about this place; `bound`: psycopg will look for its parameters, by their %."""
         schema = self.quoted.replace("%", "%%") if bound else self.quoted
         for name, piece in {
@@ -122,7 +122,6 @@ class PostgresAddress(NamedTuple):
             "survives": SURVIVES,
             "version": str(POSTGRES_SCHEMA),
             "lock": f"{ADVISORY_LOCKS}, {zlib.crc32(self.schema.encode()) - (1 << 31)}",
-            "made": str(made).lower(),
             "board": BOARD,
             "channel": self.channel,
             "text": schema.replace("'", "''"),
@@ -131,9 +130,9 @@ class PostgresAddress(NamedTuple):
             statement = statement.replace(f"{{{name}}}", piece)
         return statement
 
-    def ddl(self, *, made: bool = False) -> str:
+    def ddl(self) -> str:
         """All that a store is made of, as SQL."""
-        return self.say(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"), made=made)
+        return self.say(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
 
 
 def locate(url: str) -> PostgresAddress:
@@ -223,11 +222,11 @@ def _limited(gen: Any, deadline: float) -> Generator[Any, Any, Any]:
         return end.value
 
 
-def connect(place: PostgresAddress, *, adopt: bool = False, made: bool = False) -> PostgresConnection:
+def connect(place: PostgresAddress, *, adopt: bool = False) -> PostgresConnection:
     """A connection to a store that is there, of a version and on a server that it can be used on."""
     line = dial(place)
     with closed_on_error(line):
-        line.server = _greeted(line, place, adopt=adopt, made=made)
+        line.server = _greeted(line, place, adopt=adopt)
     return line
 
 
@@ -240,7 +239,7 @@ def dial(place: PostgresAddress) -> PostgresConnection:
     return line
 
 
-def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, made: bool) -> PostgresServer:
+def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool) -> PostgresServer:
     try:
         found = line.execute(place.say(HELLO)).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
@@ -248,7 +247,7 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
     except psycopg.Error as error:
         raise explained(error, place) from error
     if found is None or found[0] < POSTGRES_SCHEMA:
-        _make(line, place, made=made)
+        _make(line, place)
         found = line.execute(place.say(HELLO)).fetchone()
     assert found is not None
     *known, session = found
@@ -258,10 +257,10 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
     return server
 
 
-def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> None:
+def _make(line: PostgresConnection, place: PostgresAddress) -> None:
     """Make the tables, for the first time or from an older version; a process that does so at the same time waits."""
     try:
-        line.execute(place.ddl(made=made))
+        line.execute(place.ddl())
     except errors.InsufficientPrivilege as error:
         raise StoreUnusable(
             f"{place.named}: this role may not create cronce's tables in the schema {place.schema}:"
@@ -297,17 +296,18 @@ def _check(server: PostgresServer, place: PostgresAddress, *, adopt: bool) -> No
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
-_FOR_A_PERSON: Final = (
-    "authentication failed",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "is not permitted to log in",
-    "permission denied",
-    "certificate",
-    "does not support SSL",
-    "no password supplied",
-)
-"""Parts of the messages with which a server refuses a client until a person acts."""
+_FOR_A_PERSON: Final = {
+    **dict.fromkeys(
+        ("authentication failed", "no password supplied"),
+        "check user and password in the URL (a special character as %XX)",
+    ),
+    "does not exist": "create it, or correct the URL",
+    **dict.fromkeys(
+        ("no pg_hba.conf entry", "is not permitted to log in", "permission denied"), "let an administrator allow it"
+    ),
+    **dict.fromkeys(("certificate", "does not support SSL"), "check sslmode and sslrootcert in the URL"),
+}
+"""Parts of the messages with which a server refuses a client until a person acts, and what to do."""
 
 
 def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
@@ -318,8 +318,9 @@ def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
                 f"{place.named}: none of its servers can be written now; a failover may be under way"
             )
         return _read_only(place)
-    if any(phrase in words for phrase in _FOR_A_PERSON):
-        return StoreUnusable(f"{place.named} refuses connections: {words}")
+    for phrase, remedy in _FOR_A_PERSON.items():
+        if phrase in words:
+            return StoreUnusable(f"{place.named} refuses connections: {words}; {remedy}")
     return StoreUnavailable(f"{place.named} cannot be reached: {words}")
 
 

@@ -334,7 +334,7 @@ _ERROR_CODE: Final = re.compile(
 
 _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
     "NOAUTH": (Unusable, "it needs a password: redis://user:password@host"),
-    "WRONGPASS": (Unusable, "it does not accept this user and password"),
+    "WRONGPASS": (Unusable, "it does not accept this user and password; check both in the URL"),
     "NOPERM": (Unusable, "this user may not do that; it needs +@read +@write +@scripting +@connection +info +time"),
     "OOM": (StoreFull, "it has reached its maxmemory, and nothing was written; raise maxmemory"),
     "LOADING": (StoreUnavailable, "it is still loading its data; nothing was done, and cronce tries again"),
