@@ -179,9 +179,9 @@ def test_a_redis_that_was_found_empty_and_one_that_was_begun_on_purpose(valkey: 
     url = f"{valkey.url}?namespace=doctor-life-{os.getpid()}"
     found = told(capsys, url, code=1)["life"]
     assert found["verdict"] == "warn"
-    assert found["says"].startswith("it was found empty at 20")
-    assert found["says"].endswith(" UTC: it is new, or has lost data. Slots up to then stay closed")
-    assert found["remedy"] == "if it is new, run `cronce store init`"
+    assert found["says"].startswith("it was empty at 20")
+    assert found["says"].endswith(" UTC and may have lost data: slots up to then stay closed")
+    assert found["remedy"] == "if it is new, run `cronce store init URL` before the first job"
     assert main(["store", "init", url]) == 0
     capsys.readouterr()
     assert "life" not in told(capsys, url, code=1)

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -19,9 +19,8 @@ from cronce.cli import main
 from cronce.errors import StorePrivate
 from cronce.integrations.command import NOT_DONE
 from cronce.protocol.record import Outcome
-from cronce.stores import default, open_store
+from cronce.stores import default
 from cronce.stores.default import choose
-from cronce.testing.contract import claim, win
 from tests.house.needs import needs, tool
 from tests.house.wait import wait_until
 from tests.integrations.execs import BEGUN, SLOT, HandNode, ended, gone
@@ -182,26 +181,12 @@ def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(no
     code, _out, said = ended(node.exec("--schedule", "@daily"))
     assert (code, node.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
-    assert said.endswith(f"new, run `cronce store init --store '{node.url}'`, then this command again\n")
+    assert said.endswith(f"If the store is new, run `cronce store init --store '{node.url}'`\n")
+    node.url = f"{valkey.url}?namespace=begun"
     assert main(["store", "init", "--store", node.url]) == 0
     node.let_go()
     assert ended(node.exec("--schedule", "@daily"))[0] == 0
     assert [line.what for line in node.lines()] == ["start", "done"]
-
-
-def test_init_comes_too_late_once_something_ran(
-    node: HandNode, valkey: Valkey, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Then the slots before it stay closed, and it says how to run them."""
-    node.url = f"{valkey.url}?namespace=late"
-    assert ended(node.exec("--schedule", "@daily"))[0] == NOT_DONE
-    node.let_go()
-    with closing(open_store(node.url)) as store:
-        win(store, claim("run/a/2026-03-29T00:00:00Z"))
-    assert main(["store", "init", "--store", node.url]) == 0
-    said = capsys.readouterr().out
-    assert "nothing was changed. Slots up to then do not run by themselves: `cronce rerun " in said
-    assert ended(node.exec("--schedule", "@daily"))[0] == NOT_DONE
 
 
 def test_a_store_that_needs_a_person_is_78(node: HandNode) -> None:

@@ -133,7 +133,7 @@ def test_only_a_life_that_was_found_empty_is_told() -> None:
     born = datetime(2026, 3, 29, 8, 17, 5, 900_000, tzinfo=UTC)
     (found,) = life(Epoch(to_us(born), origin=Origin.FOUND))
     assert found.says == (
-        "it was found empty at 2026-03-29 08:17:05 UTC: it is new, or has lost data. Slots up to then stay closed"
+        "it was empty at 2026-03-29 08:17:05 UTC and may have lost data: slots up to then stay closed"
     )
     assert [*life(Epoch(to_us(born))), *life(Epoch(to_us(born), origin=Origin.RESTORED))] == []
 

@@ -209,7 +209,7 @@ def test_a_server_that_does_not_flush_can_forget(server: MariaDb, url: str, flus
             assert store.traits.durable is False
             assert store.load([]).epoch.origin is Origin.FOUND
             assert [check.verdict for check in store.checks() if check.name == "durable"] == ["warn"]
-        assert init(url).origin is Origin.MADE  # nothing ran yet
+        assert init(url).origin is Origin.FOUND  # it had begun already
     with closing(open_store(url)) as store:
         assert store.traits.durable is True
 
@@ -269,16 +269,6 @@ def test_tables_without_transactions_are_refused(server: MariaDb, url: str, tabl
 def test_a_store_that_can_forget_is_begun_on_purpose(server: MariaDb, url: str) -> None:
     with set_to(server, "innodb_flush_log_at_trx_commit", "0"):
         assert init(url).origin is Origin.MADE
-
-
-@pytest.mark.parametrize(("key", "origin"), [("job/a", Origin.MADE), ("run/a", Origin.FOUND)])
-def test_a_store_that_was_used_can_be_begun_while_nothing_ran(
-    server: MariaDb, url: str, key: str, origin: Origin
-) -> None:
-    with set_to(server, "innodb_flush_log_at_trx_commit", "0"), closing(open_store(url)) as store:
-        assert swap(store, claim(key)).epoch.origin is Origin.FOUND
-        assert init(url).origin is origin
-        assert store.load([]).epoch.origin is origin
 
 
 def test_a_server_that_is_closed_for_writing_is_read_only(server: MariaDb, store: MysqlStore, tmp_path: Path) -> None:

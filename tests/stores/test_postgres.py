@@ -352,16 +352,6 @@ def test_init_begins_a_store_once(url: str) -> None:
     assert (epoch.origin, epoch.tally, init(url)) == (Origin.MADE, 0, epoch)
 
 
-@pytest.mark.parametrize(("key", "origin"), [("job/a", Origin.MADE), ("run/a", Origin.FOUND)])
-def test_a_store_found_empty_can_be_begun_while_nothing_ran(
-    store: PostgresStore, db: Any, url: str, schema: str, key: str, origin: Origin
-) -> None:
-    db.execute(f"UPDATE {schema}.cronce_meta SET origin = 'found'")  # as it is where fsync is off
-    win(store, claim(key))
-    assert init(url).origin is origin
-    assert store.load([]).epoch.origin is origin
-
-
 # --- finding things -------------------------------------------------------------------------------------------------
 
 SCANS = [

@@ -23,7 +23,7 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
-from cronce.stores.base import NEW_STORE_HOLDS, Scan, Store
+from cronce.stores.base import Scan, Store
 from cronce.stores.redis import RedisStore, init
 from cronce.testing.contract import cell_of, claim, put, refusals, swap, win
 from tests.house.wait import wait_until
@@ -99,14 +99,6 @@ def test_a_store_that_was_only_looked_at_can_still_be_begun(server: Valkey, open
     """To look at an empty store is to find it empty; whoever begins it then knows better."""
     found = opened(server.url).load([]).epoch
     assert init(server.url) == found._replace(origin=Origin.MADE) == opened(server.url).load([]).epoch
-
-
-@pytest.mark.parametrize("kind", NEW_STORE_HOLDS)
-def test_a_store_where_calls_were_only_refused_can_still_be_begun(server: Valkey, opened: Opened, kind: str) -> None:
-    """`cronce exec` advised to initialise it, and that changed nothing."""
-    store = opened(server.url)
-    found = swap(store, claim(f"{kind}/a")).epoch
-    assert init(server.url) == found._replace(origin=Origin.MADE) == store.load([]).epoch
 
 
 @pytest.mark.parametrize("server", [DURABLE], indirect=True)

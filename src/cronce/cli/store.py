@@ -19,10 +19,10 @@ from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.clock_repair import set_clock
 from cronce.runtime.doctor import examine
 from cronce.runtime.node import Node
-from cronce.runtime.operations import run_again, who
+from cronce.runtime.operations import who
 from cronce.runtime.queries import job_names, refuse_unknown
-from cronce.stores import mask, module_of, open_store, scheme_of
-from cronce.stores.base import Store, life_of
+from cronce.stores import mask, module_of, scheme_of
+from cronce.stores.base import Store
 from cronce.stores.checks import Check, CheckVerdict, error, ok, warn
 from cronce.stores.default import URL_VARIABLE, Chosen, choose, make_default_directory, open_chosen
 
@@ -60,15 +60,11 @@ def run_store(options: argparse.Namespace) -> None:
         raise BadInput(f"{mask(url)}: {WHY_NOT[options.action]}")
     if options.action == "init":
         make_default_directory(chosen)
-    was = life_of(open_store(url)) if options.action == "init" else None
     result = function(url)
     if options.action == "sql":
         print(result)
-        return
-    if was is not None and was.forgot and not result.forgot:
-        with looking(argparse.Namespace(store=url)) as node:
-            node.do(run_again(node.ledger))
-    print(f"{mask(url)}: {_begun(options.action, result)}")
+    else:
+        print(f"{mask(url)}: {_begun(options.action, result)}")
 
 
 def _set_clock(url: str) -> str:
@@ -90,10 +86,7 @@ def _begun(action: str, epoch: Epoch) -> str:
         return f"a new store since {born}; slots until then that it has no record of stay closed"
     if epoch.origin is Origin.MADE:
         return f"initialised on {born}"
-    return (
-        f"it has held records since {born}, when it was found empty or was restored; nothing was changed. Slots up to"
-        " then do not run by themselves: `cronce rerun JOB --from INSTANT --to INSTANT` runs those that you miss"
-    )
+    return f"it has held records since {born}, when it was found empty or was restored; nothing was changed"
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------

@@ -384,8 +384,7 @@ class Exec:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
                 f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have lost"
-                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`, then"
-                " this command again"
+                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`"
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)

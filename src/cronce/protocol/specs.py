@@ -156,14 +156,6 @@ def _one_reason(first: str, second: str) -> str:
     return EDITED if first.startswith(EDITED) and second.startswith(EDITED) else "several reasons"
 
 
-def nothing_forgotten(job: Job) -> Job:
-    """The store is new after all: slots that were closed only because it might have forgotten them may run."""
-    last = job.spans[-1] if job.spans else None
-    if last is None or last.reason != FORGOTTEN or last.end != job.floor:
-        return job
-    return job._replace(floor=last.start, spans=job.spans[:-1])
-
-
 def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
     """Once the store forgot, nothing up to its birth is known: those slots are closed, and recorded as unknown."""
     floor = forgotten_floor(epoch, traits)

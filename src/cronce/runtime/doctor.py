@@ -122,8 +122,8 @@ def unusable(trouble: BadInput) -> Check:
 def life(epoch: Epoch) -> Iterator[Check]:
     """A store that can forget, and was empty when it was first seen, may be new; or not."""
     if epoch.origin is Origin.FOUND:
-        says = f"it was found empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC: it is new, or has lost data"
-        yield warn("life", f"{says}. Slots up to then stay closed", "if it is new, run `cronce store init`")
+        says = f"it was empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC and may have lost data: slots up to then"
+        yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
 
 
 def lying_ahead(ahead: FutureDated) -> Iterator[Check]:

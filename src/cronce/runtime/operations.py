@@ -41,7 +41,7 @@ from cronce.protocol.commands import Answer, Asked, Closed, Held, Queue, Queued,
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import RESOLVED, SUPERSEDED, Act, Job, Record, effects_key, encode_act, standing_act
 from cronce.protocol.retention import PURGE_DELAY
-from cronce.protocol.specs import nothing_forgotten, raise_floor
+from cronce.protocol.specs import raise_floor
 from cronce.runtime.client import MAX_ROUNDS, WAKE, Knowledge
 from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.flow import Flow
@@ -92,13 +92,6 @@ class LapsedUnwatched(CronceError):
             f"{name} was begun, and the run's lease expired{when}; cronce watches the store's clock for"
             f" {format_duration(lease)} before it accepts this: until {then}"
         )
-
-
-def run_again(ledger: Ledger) -> Flow[None]:
-    """The store is new, a person said so: slots that its jobs had closed up to its birth may run."""
-    edit: Edit = lambda job, _now: job and nothing_forgotten(job)  # noqa: E731
-    for names in chunks((yield from job_names())):
-        yield from ledger.jobs.edit_all(dict.fromkeys(names, edit))
 
 
 class Operator:

@@ -227,11 +227,6 @@ def closed_on_error(opened: Closes) -> Iterator[None]:
         raise
 
 
-NEW_STORE_HOLDS: Final = ("board", "job", "machine", "refusals", "stored")
-"""The kinds of cells that a store found empty may hold when a person says that it is new: its jobs, and notes of calls
-that were refused. Where anything ran, or is held, it is too late to say so."""
-
-
 def life_of(store: Store) -> Epoch:
     """The epoch of a store that was opened only to initialise it, or to ask for the epoch."""
     with closing(store):

@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Final, NamedTuple
 
 from cronce.errors import NOBODY_KNOWS, BadInput
-from cronce.model import Fence, Instant, Origin, slot_of_cell, spell
+from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, SpanRecord
 from cronce.protocol.specs import is_floor_ahead
@@ -245,7 +245,7 @@ def _never(story: Story, found: Why) -> str:
             return f"has not run: {job.name} is paused, and slots that have not started when it is resumed do not run."
         case Case.TOO_OLD:
             assert job.job is not None
-            return f"has no record and will not run: {_passed_over(story.span, found, say)}."
+            return f"has no record and will not run: {_passed_over(story.span, job, say)}."
         case Case.UNREADABLE:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
         case _ if any(UNASKED in one.refused.why for one in story.refused):
@@ -347,8 +347,8 @@ def _nearest(job: JobSeen, at: Instant) -> str:
     return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
 
 
-def _passed_over(span: SpanRecord | None, found: Why, say: _Clock) -> str:
-    seen, job = found.job, found.job.name
+def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
+    job = seen.name
     if span is None:
         first = "registered" if seen.is_scheduled else "called for the first time"
         return f"it was due before {job} was {first}, and such slots do not run"
@@ -366,8 +366,6 @@ def _passed_over(span: SpanRecord | None, found: Why, say: _Clock) -> str:
             return f"runs that closed until {when} were purged, so there is no record of whether it ran"
         case written.REGISTERED:
             return f"{job} was registered at {when}, and slots before that do not run"
-        case written.FORGOTTEN if found.epoch.origin is Origin.FOUND:
-            return f"the store was found empty at {when}: it is new, or lost what it knew of slots up to then"
         case written.FORGOTTEN:
             return f"the store lost its records from before {when}, so there is no record of whether it ran"
         case reason:

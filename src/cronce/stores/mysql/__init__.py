@@ -243,7 +243,7 @@ def named(wanted: Iterable[tuple[str, int]]) -> str:
 
 
 class MysqlStore:
-    """A store in a database. `on_purpose`: if nothing ran yet, it is new. `adopt`: a copy is accepted on purpose."""
+    """A store in a database. `on_purpose`: if it is empty, that is meant. `adopt`: a copy is accepted on purpose."""
 
     def __init__(self, place: MySqlAddress, *, on_purpose: bool = False, adopt: bool = False) -> None:
         self.traits = TRAITS
@@ -357,7 +357,7 @@ def open_store(url: str) -> MysqlStore:
 
 
 def init(url: str) -> Epoch:
-    """Initialise the store, also if it was opened before and nothing ran yet; else it stays as it is."""
+    """Begin a store on purpose, or find it begun."""
     return life_of(MysqlStore(locate(url), on_purpose=True))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer, StoreUnavailable, StoreUnusable
 from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
-from cronce.stores.base import NEW_STORE_HOLDS, first_life, next_life
+from cronce.stores.base import first_life, next_life
 from cronce.stores.mysql.server import NO_SUCH_TABLE, MySqlAddress, MySqlConnection, Problem, code_of, is_on
 from cronce.value import NamedTuple
 
@@ -95,13 +95,6 @@ FIRST_META: Final = """
     ON DUPLICATE KEY UPDATE only_row = only_row
 """
 
-NEW_STORE: Final = """
-    UPDATE cronce_meta SET origin = 'made'
-    WHERE origin = 'found' AND NOT EXISTS (
-        SELECT 1 FROM cronce_cells WHERE SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '/', 1) NOT IN %(kinds)s
-    )
-"""
-
 NEXT_META: Final = """
     UPDATE cronce_meta SET birth = %(birth)s, tally = %(tally)s, base = %(base)s, origin = %(origin)s,
         since = %(since)s, last_write = %(last_write)s, identity = %(identity)s
@@ -163,10 +156,8 @@ def prepare(connection: MySqlConnection, traits: Traits, *, on_purpose: bool, ad
     identity = connection.place.database.casefold()
     if not _is_begun(connection):
         (((now,),),) = connection.ask(f"SELECT {NOW}")
-        epoch = first_life(now, traits)
+        epoch = first_life(now, traits, on_purpose=on_purpose)
         connection.tell(FIRST_META, schema=sql.SQL_SCHEMA, **_row(epoch, epoch.born, identity))
-    if on_purpose:
-        connection.tell(NEW_STORE, kinds=NEW_STORE_HOLDS)
     engines, rows = connection.ask(f"{SELECT_ENGINES}; {SELECT_META.format(now=NOW, went=0)}")
     check_engines(engines, connection.place)
     meta = read_state(rows, connection.place).meta

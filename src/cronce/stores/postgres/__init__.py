@@ -21,7 +21,6 @@ from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, from_us
 from cronce.stores import sql
 from cronce.stores.base import (
-    NEW_STORE_HOLDS,
     Loaded,
     Page,
     Scan,
@@ -30,6 +29,7 @@ from cronce.stores.base import (
     first_page,
     groups,
     in_batches,
+    life_of,
     loaded,
     refused_epoch,
 )
@@ -110,12 +110,6 @@ SIZE: Final = """
 MAX_WRITES_PER_STATEMENT: Final = 1_000_000
 """Writes that go in one statement, unless the server cancels it."""
 
-SAY_IT_IS_NEW: Final = """
-    UPDATE {schema}.cronce_meta SET origin = 'made'
-    WHERE origin = 'found'
-        AND NOT EXISTS (SELECT FROM {schema}.cronce_cells WHERE split_part(key, '/', 1) <> ALL (%s)) RETURNING birth
-"""
-
 BEGIN_STORE: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
 
 
@@ -139,7 +133,7 @@ def traits_of(server: PostgresServer) -> Traits:
 class PostgresStore:
     """A store in a schema of a database. Connections are opened as threads need them, and kept."""
 
-    def __init__(self, place: PostgresAddress, *, adopt: bool = False) -> None:
+    def __init__(self, place: PostgresAddress, *, adopt: bool = False, made: bool = False) -> None:
         self.place: Final = place
         self._lock = threading.Lock()
         self._known = (0, 0)
@@ -147,7 +141,7 @@ class PostgresStore:
         self._said = cache(partial(place.say, bound=True))
         self._told = cache(lambda statement: place.say(statement).encode())
         self._patience_ms = place.patience_ms
-        self._connect = partial(connect, place, adopt=adopt)
+        self._connect = partial(connect, place, adopt=adopt, made=made)
         self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
             lambda: self._connect(),  # noqa: PLW0108  it changes
             PostgresConnection.fileno,
@@ -262,11 +256,6 @@ class PostgresStore:
 
     def _begin(self, seen: tuple[int, int], *, adopt: bool = False) -> Epoch:
         self.ask(BEGIN_STORE, [*seen, self._patience_ms, adopt])
-        return self.load([]).epoch
-
-    def init(self) -> Epoch:
-        """A store that was found empty is new, if nothing ran yet."""
-        self.ask(SAY_IT_IS_NEW, [list(NEW_STORE_HOLDS)])
         return self.load([]).epoch
 
     def adopt(self) -> Epoch:
@@ -473,9 +462,8 @@ def open_store(url: str) -> PostgresStore:
 
 
 def init(url: str) -> Epoch:
-    """Initialise the store, also if it was opened before and nothing ran yet; else it stays as it is."""
-    with closing(PostgresStore(locate(url))) as store:
-        return store.init()
+    """Begin on purpose; where there is a store already, just the life it is in."""
+    return life_of(PostgresStore(locate(url), made=True))
 
 
 def adopt(url: str) -> Epoch:

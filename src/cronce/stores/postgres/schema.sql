@@ -74,7 +74,7 @@ CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) W
 
 -- A life begins. The server and the database are remembered, so that a copy is told from the original.
 INSERT INTO {schema}.cronce_meta (schema, birth, tally, base, origin, last_write, identity, timeline)
-SELECT {version}, now.us, 0, 0, CASE WHEN current_setting('fsync') = 'on' THEN 'made' ELSE 'found' END, now.us,
+SELECT {version}, now.us, 0, 0, CASE WHEN {made} OR current_setting('fsync') = 'on' THEN 'made' ELSE 'found' END, now.us,
        {identity}, {timeline}
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) AS now
 ON CONFLICT (only_row) DO NOTHING;

@@ -113,7 +113,7 @@ class PostgresAddress(NamedTuple):
         """For people."""
         return mask(self.url)
 
-    def say(self, statement: str, *, bound: bool = False) -> str:
+    def say(self, statement: str, *, bound: bool = False, made: bool = False) -> str:
         """A statement about this place; `bound`: psycopg will look for its parameters, by their %."""
         schema = self.quoted.replace("%", "%%") if bound else self.quoted
         for name, piece in {
@@ -122,6 +122,7 @@ class PostgresAddress(NamedTuple):
             "survives": SURVIVES,
             "version": str(POSTGRES_SCHEMA),
             "lock": f"{ADVISORY_LOCKS}, {zlib.crc32(self.schema.encode()) - (1 << 31)}",
+            "made": str(made).lower(),
             "board": BOARD,
             "channel": self.channel,
             "text": schema.replace("'", "''"),
@@ -130,9 +131,9 @@ class PostgresAddress(NamedTuple):
             statement = statement.replace(f"{{{name}}}", piece)
         return statement
 
-    def ddl(self) -> str:
+    def ddl(self, *, made: bool = False) -> str:
         """All that a store is made of, as SQL."""
-        return self.say(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
+        return self.say(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"), made=made)
 
 
 def locate(url: str) -> PostgresAddress:
@@ -222,11 +223,11 @@ def _limited(gen: Any, deadline: float) -> Generator[Any, Any, Any]:
         return end.value
 
 
-def connect(place: PostgresAddress, *, adopt: bool = False) -> PostgresConnection:
+def connect(place: PostgresAddress, *, adopt: bool = False, made: bool = False) -> PostgresConnection:
     """A connection to a store that is there, of a version and on a server that it can be used on."""
     line = dial(place)
     with closed_on_error(line):
-        line.server = _greeted(line, place, adopt=adopt)
+        line.server = _greeted(line, place, adopt=adopt, made=made)
     return line
 
 
@@ -239,7 +240,7 @@ def dial(place: PostgresAddress) -> PostgresConnection:
     return line
 
 
-def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool) -> PostgresServer:
+def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, made: bool) -> PostgresServer:
     try:
         found = line.execute(place.say(HELLO)).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
@@ -247,7 +248,7 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool) -
     except psycopg.Error as error:
         raise explained(error, place) from error
     if found is None or found[0] < POSTGRES_SCHEMA:
-        _make(line, place)
+        _make(line, place, made=made)
         found = line.execute(place.say(HELLO)).fetchone()
     assert found is not None
     *known, session = found
@@ -257,10 +258,10 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool) -
     return server
 
 
-def _make(line: PostgresConnection, place: PostgresAddress) -> None:
+def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> None:
     """Make the tables, for the first time or from an older version; a process that does so at the same time waits."""
     try:
-        line.execute(place.ddl())
+        line.execute(place.ddl(made=made))
     except errors.InsufficientPrivilege as error:
         raise StoreUnusable(
             f"{place.named}: this role may not create cronce's tables in the schema {place.schema}:"

@@ -64,7 +64,7 @@ LIVE, KEY, AT, ATTENTION = b"o", b"k", b"a", b"t"
 
 
 class RedisStore:
-    """A store in a Redis. `on_purpose`: if nothing ran yet, it has lost nothing."""
+    """A store in a Redis. `on_purpose`: if it is empty, it has lost nothing."""
 
     def __init__(self, place: RedisAddress, *, on_purpose: bool = False) -> None:
         self.place: Final = place
@@ -167,9 +167,8 @@ class RedisStore:
             skew=SKEW if place.fails_over or server.replicas else timedelta(0),
         )
         who = (server.identity, server.replication, server.continued, server.started)
-        meant = f" {' '.join(base.NEW_STORE_HOLDS)} " if self._new_is is Origin.MADE else ""
         flags = (int(server.flushes), place.min_replicas, int(place.fails_over))
-        hello = ("hello", *who, *flags, wire.NUMBER_OF_ORIGIN[self._new_is], meant)
+        hello = ("hello", *who, *flags, wire.NUMBER_OF_ORIGIN[self._new_is], int(self._new_is is Origin.MADE))
         if self._run(connection, (*hello, "?" if place.cluster else ""))[0] is None:
             self._run(connection, (*hello, other_masters(connection, place)))
         self._new_is = Origin.FOUND  # from now on an empty store has lost its data
@@ -275,5 +274,5 @@ def open_store(url: str) -> RedisStore:
 
 
 def init(url: str) -> Epoch:
-    """Initialise the store, also if it was opened before and nothing ran yet; else it stays as it is."""
+    """Initialise the store, also if it was opened before and is still empty; one that holds cells stays as it is."""
     return base.life_of(RedisStore(read_url(url), on_purpose=True))

@@ -19,8 +19,7 @@
 --           the key, limit
 --   purge   keys, versions
 --   hello   identity, id of its replication, id of the one it continues or "", second by which it had started, durable
---           (0 or 1), replicas waited for, failover (0 or 1), origin, if that is meant the kinds of cells that may be there
---           already, each between blanks, or "", in a Cluster the
+--           (0 or 1), replicas waited for, failover (0 or 1), origin, whether that is meant (0 or 1), in a Cluster the
 --           other masters that live: of each a line with its identity and the id of its replication; or "?", if nobody
 --           has asked them yet: then, should it matter, nothing is done and {nil} is the answer
 --   touch
@@ -49,7 +48,6 @@
 
 local SCHEMA = 1
 local FREE, CLOSED, ATTENTION = 2, 3, 4 -- marks; open is 1
-local FOUND = 2 -- an origin: the store was found empty
 local FIELD = '\255'
 local BASE = 1125899906842624
 local NONE = '\0\0\0\0\0\0\0\0'
@@ -341,21 +339,6 @@ end
 
 local meta = call('HGET', cells, FIELD)
 
--- Whether all cells are of these kinds.
-local function holds_only(kinds)
-  local cursor = '0'
-  repeat
-    local part = call('HSCAN', cells, cursor, 'COUNT', 1000)
-    for place = 1, #part[2], 2 do
-      local key = part[2][place]
-      local kind = string.match(key, '^[^/]*')
-      if key ~= FIELD and not string.find(kinds, ' ' .. kind .. ' ', 1, true) then return false end
-    end
-    cursor = part[1]
-  until cursor == '0'
-  return true
-end
-
 if command == 'touch' then
   -- a write that changes nothing: a replica that has it has all that came before it
   if meta then call('HSET', cells, FIELD, meta) end
@@ -400,7 +383,7 @@ if meta then
       new, least = sub(next_life(meta, 0, 0), 1, 42), replicas
     end
   end
-  if ARGV[10] ~= '' and (call('HLEN', cells) == 1 or (byte(new, 42) == FOUND and holds_only(ARGV[10]))) then
+  if ARGV[10] == '1' and call('HLEN', cells) == 1 then
     new = sub(new, 1, 41) .. string.char(ARGV[9]) -- whoever begins it on purpose says why there is nothing in it
   end
   new = new .. string.char(durable, least)
