@@ -137,7 +137,7 @@ def test_a_store_that_was_found_empty_and_that_nobody_knew_before_may_be_new() -
     town.beat(WEB, JOB)
     finding = town.the(AlertKind.AMNESIA)
     assert (finding.severity, finding.text) == ("info", "the store was found empty at 2026-03-29T12:00:00Z.")
-    assert finding.remedy.startswith("If it is new, run `cronce store init`.")
+    assert finding.remedy.startswith("If it is new, later slots run.")
     town.beat("web-2:1:a", JOB, since=START - SECOND)  # it was there before the store was
     finding = town.the(AlertKind.AMNESIA)
     assert finding.severity == "critical"

@@ -58,4 +58,4 @@ def test_who_meets_an_empty_store_that_can_forget_is_told_why_nothing_runs(caplo
     assert said[True] == []
     (told,) = said[False]
     assert told.startswith("the store may have forgotten: it was found empty at ")
-    assert told.endswith("If the store is new, run `cronce store init`")
+    assert told.endswith("A new store does not wait if `cronce store init` makes it")

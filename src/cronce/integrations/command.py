@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 from typing import Final, Protocol, Self
@@ -384,7 +385,8 @@ class Exec:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
                 f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have lost"
-                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`"
+                " the record that this slot ran. Later slots run. To run this one:"
+                f" `cronce rerun {slot.job} --from {spell(slot.at)} --to {spell(slot.at + timedelta(seconds=1))}`"
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)

@@ -377,7 +377,7 @@ def amnesia(survey: Survey, memory: WatchMemory) -> Iterator[Alert]:
         return
     born = spell(epoch.born)
     if epoch.origin is Origin.FOUND and memory.reborn is None and not _was_before(survey):
-        remedy = "If it is new, run `cronce store init`. If not, find out why it is empty: slots until then do not run."
+        remedy = "If it is new, later slots run. If not, find out why it is empty: slots until then do not run."
         yield Alert(AlertKind.AMNESIA, "", "info", f"the store was found empty at {born}.", epoch.born, remedy=remedy)
         return
     match epoch.origin:
@@ -390,7 +390,7 @@ def amnesia(survey: Survey, memory: WatchMemory) -> Iterator[Alert]:
             text = f"this is another store than before, created at {born}: it has no records of the old one."
     remedy = (
         "Find out why. Slots until then do not run by themselves; `cronce runs --state unknown` lists those that may"
-        " have run. If the store is meant to be new, run `cronce store init`."
+        " have run."
     )
     yield Alert(AlertKind.AMNESIA, "", "critical", text, epoch.born, remedy=remedy)
 

@@ -460,7 +460,7 @@ class Client:
             why = (
                 f"it was found {found} at {spell(epoch.born)}: it is new, or has lost data. Jobs wait one lease, in"
                 " case a"
-                " run it no longer knows of is still alive. If the store is new, run `cronce store init`"
+                " run it no longer knows of is still alive. A new store does not wait if `cronce store init` makes it"
             )
             self.report(Event(What.DOUBTED, "meta", self.holder, self.know.now(), detail=why))
 
