@@ -181,7 +181,10 @@ def test_a_redis_that_was_found_empty_and_one_that_was_begun_on_purpose(valkey: 
     assert found["verdict"] == "warn"
     assert found["says"].startswith("it was empty at 20")
     assert found["says"].endswith(" UTC and may have lost data: slots up to then stay closed")
-    assert found["remedy"] == "if it is new, later slots run; `cronce rerun JOB --from INSTANT --to INSTANT` runs earlier ones"
+    assert (
+        found["remedy"]
+        == "if it is new, later slots run; `cronce rerun JOB --from INSTANT --to INSTANT` runs earlier ones"
+    )
     assert main(["store", "init", url]) == 0
     capsys.readouterr()
     assert "life" not in told(capsys, url, code=1)

@@ -181,7 +181,9 @@ def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(no
     code, _out, said = ended(node.exec("--schedule", "@daily"))
     assert (code, node.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
-    assert re.search(r" To run this one: `cronce rerun \S+ --from \S+T00:00:00Z --to \S+T00:00:01Z --store ", said)
+    assert re.search(
+        r" To run this one: `cronce rerun --store '\S+' sync --from \S+T00:00:00Z --to \S+T00:00:01Z`\n$", said
+    )
     node.url = f"{valkey.url}?namespace=begun"
     assert main(["store", "init", "--store", node.url]) == 0
     node.let_go()

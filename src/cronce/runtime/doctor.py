@@ -123,7 +123,8 @@ def life(epoch: Epoch) -> Iterator[Check]:
     """A store that can forget, and was empty when it was first seen, may be new; or not."""
     if epoch.origin is Origin.FOUND:
         says = f"it was empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC and may have lost data: slots up to then"
-        yield warn("life", f"{says} stay closed", "if it is new, later slots run; `cronce rerun JOB --from INSTANT --to INSTANT` runs earlier ones")
+        runs_them = "`cronce rerun JOB --from INSTANT --to INSTANT` runs earlier ones"
+        yield warn("life", f"{says} stay closed", f"if it is new, later slots run; {runs_them}")
 
 
 def lying_ahead(ahead: FutureDated) -> Iterator[Check]:
