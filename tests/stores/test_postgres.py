@@ -20,7 +20,7 @@ from cronce.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from cronce.model import Mark, Origin, Refusal, Slot, Verdict, Write
+from cronce.model import FREE, Mark, Origin, Refusal, Slot, Verdict, Write
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores import open_store
 from cronce.stores.base import Scan
@@ -270,25 +270,48 @@ def test_a_person_can_make_it_for_a_role_that_may_only_use_it(postgres: Postgres
     store.close()
 
 
+@pytest.mark.parametrize("older", ["UPDATE {schema}.cronce_meta SET schema = 0", "SELECT"], ids=["version", "column"])
 def test_an_older_version_is_brought_up_to_this_one_and_keeps_its_cells(
-    store: PostgresStore, url: str, db: Any, schema: str
+    store: PostgresStore, url: str, db: Any, schema: str, older: str
 ) -> None:
     (cell,) = win(store, claim("a"))
     birth = store.load([]).epoch.birth
     db.execute(
-        f"DROP FUNCTION {schema}.cronce_swap_few; DROP INDEX {schema}.cronce_open; DROP VIEW {schema}.cronce_runs"
+        f"DROP FUNCTION {schema}.cronce_swap_few; DROP VIEW {schema}.cronce_runs;"
+        f"ALTER TABLE {schema}.cronce_cells DROP COLUMN sought CASCADE"
     )
-    db.execute(
-        f"CREATE FUNCTION {schema}.cronce_swap_few(bigint[], text, text, bigint) RETURNS text[] LANGUAGE sql"
-        " AS 'SELECT NULL::text[]'"
-    )
-    db.execute(f"UPDATE {schema}.cronce_meta SET schema = 0")
+    db.execute(f"CREATE INDEX cronce_open ON {schema}.cronce_cells (key) WHERE mark = 1")
+    db.execute(older.format(schema=schema))
     newer = open_store(url)
     assert (cell_of(newer, "a"), newer.load([]).epoch.birth) == (cell, birth)
     assert refusals(swap(newer, claim("a"))) == [Refusal.VERSION]
     assert db.execute(f"SELECT schema FROM {schema}.cronce_meta").fetchone() == (1,)
-    assert db.execute(f"SELECT to_regclass('{schema}.cronce_open') IS NOT NULL").fetchone() == (True,)
+    indexes = db.execute("SELECT indexdef FROM pg_indexes WHERE schemaname = %s ORDER BY 1", [schema]).fetchall()
+    assert sum("sought" in index for (index,) in indexes) == 2
     newer.close()
+
+
+def test_a_store_that_lost_its_cells_is_not_made_anew_as_an_older_version(
+    store: PostgresStore, url: str, db: Any, schema: str
+) -> None:
+    db.execute(f"DROP TABLE {schema}.cronce_cells CASCADE")
+    other = open_store(url)
+    with pytest.raises(StoreForgot):
+        other.load(["a"])
+    other.close()
+
+
+def test_no_index_hears_of_turns_that_are_taken_and_freed(store: PostgresStore, db: Any, schema: str) -> None:
+    """Twice for each run: it was a third of what the indexes cost."""
+    turns = [f"turn/job-{number}/0" for number in range(20)]
+    win(store, *[put(key, Mark.FREE) for key in turns])
+    size = f"SELECT pg_relation_size('{schema}.cronce_open')"
+    for _ in range(60):
+        taken = win(store, *[put(key, Mark.OPEN, seen=FREE) for key in turns])
+        assert [cell.key for cell in store.scan(Scan("turn/", mark=Mark.OPEN)).cells] == sorted(turns)
+        win(store, *[change(cell, mark=Mark.FREE) for cell in taken])
+        assert store.scan(Scan("", mark=Mark.OPEN)).cells == []
+    assert db.execute(size).fetchone() == (2 * 8192,)  # the first page and one more, after 2,400 changes
 
 
 def test_a_newer_version_is_refused_and_not_touched(store: PostgresStore, url: str, db: Any, schema: str) -> None:

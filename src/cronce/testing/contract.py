@@ -404,6 +404,15 @@ class BatchContract(_StoreUnderTest):
         for by in ("key", "at"):
             assert pages(store, "", limit=3, by=by) == pages(model, "", limit=3, by=by)
 
+    def test_it_agrees_with_the_memory_store_on_large_batches_that_are_won_but_for_a_few(self, store: Store) -> None:
+        """As claims and ends are: pairs of a run and a turn, all with different keys."""
+        dice, model = random.Random(11), MemoryStore()
+        for _ in range(40):
+            mistakes = dice.choice([0, 0, 0, 1, 4])
+            batch = list(_pairs(dice, mistakes, grouped=store.traits.groups))
+            assert _outcome(swap(store, *_seen(store, batch))) == _outcome(swap(model, *_seen(model, batch)))
+        assert pages(store, "", limit=9) == pages(model, "", limit=9)
+
     def test_what_was_answered_is_what_is_stored(self, store: Store, other: Store) -> None:
         dice = random.Random(3)
         for _ in range(40):
@@ -1031,6 +1040,23 @@ def _random_batch(dice: random.Random, *, grouped: bool) -> Iterator[Write]:
             seen = dice.choice([ABSENT, FREE, FREE, AS_IT_IS, AS_IT_IS, AS_IT_IS])
             write = Write(key, seen, str(dice.random()), dice.choice(list(Mark)), at, grant=dice.random() < 0.5)
             yield write._replace(group=group if grouped else None)
+
+
+def _pairs(dice: random.Random, mistakes: int, *, grouped: bool) -> Iterator[Write]:
+    """Ten pairs, seen as they are but for so many."""
+    wrong = dice.sample(range(20), mistakes)
+    for group, number in enumerate(dice.sample(range(30), 10)):
+        group_number = group if grouped else None
+        for place, key in enumerate((f"run/{number}", f"turn/{number}")):
+            seen = (
+                dice.choice([ABSENT, FREE, 1])
+                if 2 * group + place in wrong
+                else dice.choice([AS_IT_IS, AS_IT_IS, FREE])
+            )
+            mark, at = dice.choice([Mark.FREE, Mark.FREE, Mark.OPEN]), dice.choice([None, DAY])
+            yield Write(
+                key, seen, str(dice.random()), mark, at, place == 0, dice.choice([None, HOUR]), group=group_number
+            )
 
 
 def _seen(store: Store, batch: Sequence[Write]) -> list[Write]:

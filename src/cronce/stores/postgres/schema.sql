@@ -6,7 +6,6 @@ SELECT pg_advisory_xact_lock({lock});
 DO $cronce$
 DECLARE
     found integer;
-    old text;
 BEGIN
     IF to_regnamespace('{text}') IS NULL THEN
         CREATE SCHEMA {schema};
@@ -23,13 +22,6 @@ BEGIN
             RAISE EXCEPTION 'this store has version %, newer than this SQL ({version})', found;
         END IF;
     END IF;
-    FOR old IN  -- what a function returns cannot be replaced
-        SELECT oid::regprocedure FROM pg_proc
-        WHERE pronamespace = to_regnamespace('{text}') AND proname IN ('cronce_swap_few', 'cronce_swap_in_turn')
-            AND prorettype = 'text[]'::regtype
-    LOOP
-        EXECUTE 'DROP FUNCTION ' || old;
-    END LOOP;
 END
 $cronce$;
 
@@ -53,7 +45,9 @@ CREATE SEQUENCE IF NOT EXISTS {schema}.cronce_tally AS bigint;
 
 -- Keys compare bytewise. Half of a page stays empty for updates: a renewal changes no indexed column, so that its new row
 -- stands beside the old one and no index hears of it. That is why `until` is in none: what is open is little. In the
--- order of `at` runs stand alone: the effects of a slot have its instant too, and there may be thousands of them.
+-- order of `at` runs stand alone: the effects of a slot have its instant too, and there may be thousands of them. A turn is
+-- taken and freed with each run: so that no index hears of that either, they know the mark as `sought`, in which a turn that
+-- is free counts as open.
 CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
     version       bigint NOT NULL,
     at            bigint,
@@ -65,12 +59,23 @@ CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
     value         text NOT NULL
 ) WITH (fillfactor = 50);
 
+DO $cronce$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = '{text}.cronce_cells'::regclass AND attname = 'sought') THEN
+        DROP INDEX IF EXISTS {schema}.cronce_open, {schema}.cronce_attention;
+        ALTER TABLE {schema}.cronce_cells ADD COLUMN sought smallint GENERATED ALWAYS AS (
+            CASE WHEN left(key, 5) = 'turn/' AND mark = 2 THEN 1 ELSE mark END
+        ) STORED;
+    END IF;
+END
+$cronce$;
+
 CREATE UNIQUE INDEX IF NOT EXISTS cronce_by_key ON {schema}.cronce_cells (key);
 CREATE INDEX IF NOT EXISTS cronce_runs_by_at ON {schema}.cronce_cells (
     (CASE WHEN left(key, 4) = 'run/' THEN at END), key
 ) WHERE (CASE WHEN left(key, 4) = 'run/' THEN at END) IS NOT NULL;
-CREATE INDEX IF NOT EXISTS cronce_open ON {schema}.cronce_cells (key) WHERE mark = 1;
-CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) WHERE mark = 4;
+CREATE INDEX IF NOT EXISTS cronce_open ON {schema}.cronce_cells (key) WHERE sought = 1;
+CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) WHERE sought = 4;
 
 -- A life begins. The server and the database are remembered, so that a copy is told from the original.
 INSERT INTO {schema}.cronce_meta (schema, birth, tally, base, origin, last_write, identity, timeline)
@@ -370,35 +375,38 @@ CREATE OR REPLACE FUNCTION {schema}.cronce_swap_many(
     size integer, groups integer[], seens bigint[], marks bigint[], ats bigint[], ttls bigint[], befores bigint[],
     afters bigint[]
 ) RETURNS SETOF {schema}.cronce_answer LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off AS $cronce$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off
+SET plan_cache_mode = force_generic_plan AS $cronce$
 DECLARE
     none constant bigint := -4611686018427387904;
     keys constant text[] := string_to_array(joined_keys, divider);
     texts text[];
     many constant integer := cardinality(keys);
+    first constant integer := greatest(size, 1);
     head {schema}.cronce_answer := {schema}.cronce_enter(seen_birth, seen_tally, patience);
     now_us constant bigint := head.at;
-    claims boolean;
-    taken boolean;
-    unread boolean;
+    likely boolean;
+    free_is_there boolean;
     reasons integer[];
     cells {schema}.cronce_cells[];
+    expected bigint[];
     numbers bigint[];
-    changed integer;
+    inserted integer := 0;
+    changed {schema}.cronce_answer[];
 BEGIN
     IF head.refused > 0 THEN
         RETURN NEXT head;
         RETURN;
     END IF;
 
-    -- A batch is mostly claims that all win or all lose, as its first group does. If that is new, the others are not read
-    -- before they are written; if it is taken, so are they all, or it is judged again below.
+    -- Most batches are won or lost as a whole, as their first group is. If that can be won, all are written unread, as they
+    -- were seen; a cell that is free or absent is taken for what the first such is. If it cannot, perhaps none can.
     befores := coalesce(nullif(befores, '{}'), ats);
-    claims := 0 >= ALL (seens);
-    taken := claims AND EXISTS (SELECT FROM {schema}.cronce_cells AS c WHERE c.key = keys[1]);
-    unread := claims AND NOT taken AND now_us >= ALL (befores) AND now_us <= ALL (array_replace(afters, none, now_us))
-        AND NOT EXISTS (SELECT FROM {schema}.cronce_cells AS c WHERE c.key = keys[greatest(size, 1)]);
-    IF taken THEN
+    SELECT bool_and(j.reason = 0),
+           bool_or(j.version IS NOT NULL) FILTER (WHERE seens[1 + (j.place - 1) % cardinality(seens)] = -1)
+    INTO likely, free_is_there
+    FROM {schema}.cronce_judged(keys[1:first], seens[1:first], befores[1:first], afters[1:first], now_us) AS j;
+    IF NOT likely THEN
         RETURN QUERY
         WITH judged AS MATERIALIZED (
             SELECT j.place, j.reason, j.version, j.mark, j.at, j.until, j.fence_birth, j.fence_number, j.value,
@@ -415,9 +423,15 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    likely := likely AND now_us >= ALL (befores) AND now_us <= ALL (array_replace(afters, none, now_us));
+    expected := CASE WHEN free_is_there THEN seens ELSE array_replace(seens, -1, 0) END;
     LOOP
-        IF NOT unread THEN
-            SELECT array_agg(j.reason ORDER BY j.place), array_agg(j.cell ORDER BY j.place) INTO reasons, cells
+        IF likely THEN
+            SELECT array_agg(nextval('{text}.cronce_tally')) INTO numbers FROM generate_series(1, many);
+        ELSE
+            SELECT array_agg(j.reason ORDER BY j.place), array_agg(j.cell ORDER BY j.place),
+                   array_agg(coalesce(j.version, 0) ORDER BY j.place)
+            INTO reasons, cells, expected
             FROM {schema}.cronce_judged(keys, seens, befores, afters, now_us) AS j;
             IF size <> 1 AND 0 = ANY (reasons) AND 0 < ANY (reasons) THEN
                 SELECT array_agg(CASE WHEN g.reason = 0 AND g.hopeless THEN 4 ELSE g.reason END ORDER BY g.place)
@@ -429,17 +443,13 @@ BEGIN
                     FROM unnest(reasons, groups) WITH ORDINALITY AS r (reason, grouped, place)
                 ) AS g;
             END IF;
-        END IF;
-        IF unread THEN
-            SELECT array_agg(nextval('{text}.cronce_tally')) INTO numbers FROM generate_series(1, many);
-        ELSE
             EXIT WHEN NOT 0 = ANY (reasons);
             SELECT array_agg(CASE r.reason WHEN 0 THEN nextval('{text}.cronce_tally') END) INTO numbers
             FROM unnest(reasons) AS r (reason);
         END IF;
         texts := string_to_array(joined_values, divider);
         BEGIN
-            IF unread OR array_position(cells, NULL) > 0 THEN  -- not where runs end: all of their cells are there
+            IF 0 = ANY (expected) THEN
                 INSERT INTO {schema}.cronce_cells (key, version, mark, at, until, fence_birth, fence_number, value)
                 SELECT n.key, n.number, n.mark & 15, nullif(n.at, none), now_us + nullif(n.ttl, none),
                        CASE WHEN n.mark > 16 THEN head.fence_birth END, CASE WHEN n.mark > 16 THEN n.number END, n.value
@@ -448,41 +458,47 @@ BEGIN
                            coalesce(u.mark, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
                            coalesce(u.at, ats[1 + (u.place - 1) % cardinality(ats)]) AS at,
                            coalesce(u.ttl, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
-                    FROM unnest(keys, texts, numbers, marks, ats, ttls, cells) WITH ORDINALITY
-                        AS u (key, value, number, mark, at, ttl, was_version, was_at, was_until, was_fence_birth,
-                              was_fence_number, was_mark, was_key, was_value, place)
-                    WHERE u.number IS NOT NULL AND u.was_version IS NULL
+                    FROM unnest(keys, texts, numbers, marks, ats, ttls, expected) WITH ORDINALITY
+                        AS u (key, value, number, mark, at, ttl, was, place)
+                    WHERE u.number IS NOT NULL AND coalesce(u.was, expected[1 + (u.place - 1) % cardinality(expected)]) = 0
                 ) AS n
                 ORDER BY n.key COLLATE "C";
+                GET DIAGNOSTICS inserted = ROW_COUNT;
             END IF;
-            IF NOT unread THEN
+            IF 0 <> ANY (expected) THEN
                 -- The plan is a nested loop, as the settings above leave it: over these rows in their order, or over all
                 -- cells by their index. Either is the order of keys.
-                UPDATE {schema}.cronce_cells AS c
-                SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), n.was_until),
-                    fence_birth = CASE WHEN n.mark > 16 THEN head.fence_birth ELSE n.was_fence_birth END,
-                    fence_number = CASE WHEN n.mark > 16 THEN n.number ELSE n.was_fence_number END, value = n.value
-                FROM (
-                    SELECT u.*, coalesce(u.mark_, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
-                           coalesce(u.ttl_, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
-                    FROM unnest(keys, texts, numbers, marks, ttls, cells) WITH ORDINALITY
-                        AS u (key, value, number, mark_, ttl_, was_version, was_at, was_until, was_fence_birth,
-                              was_fence_number, was_mark, was_key, was_value, place)
-                    WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL
-                    ORDER BY u.key COLLATE "C"
-                ) AS n
-                WHERE c.key = n.key AND c.version = n.was_version;
-                GET DIAGNOSTICS changed = ROW_COUNT;
-                IF changed < (SELECT count(*) FROM unnest(numbers, cells) AS u (number, was_version, was_at, was_until,
-                        was_fence_birth, was_fence_number, was_mark, was_key, was_value)
-                    WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL) THEN
-                    RAISE unique_violation;
-                END IF;
+                WITH won AS (
+                    UPDATE {schema}.cronce_cells AS c
+                    SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), c.until),
+                        fence_birth = CASE WHEN n.mark > 16 THEN head.fence_birth ELSE c.fence_birth END,
+                        fence_number = CASE WHEN n.mark > 16 THEN n.number ELSE c.fence_number END, value = n.value
+                    FROM (
+                        SELECT u.key, u.value, u.number, u.place,
+                               coalesce(u.mark, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
+                               coalesce(u.ttl, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl,
+                               coalesce(u.was, expected[1 + (u.place - 1) % cardinality(expected)]) AS was
+                        FROM unnest(keys, texts, numbers, marks, ttls, expected) WITH ORDINALITY
+                            AS u (key, value, number, mark, ttl, was, place)
+                        WHERE u.number IS NOT NULL
+                            AND coalesce(u.was, expected[1 + (u.place - 1) % cardinality(expected)]) <> 0
+                        ORDER BY u.key COLLATE "C"
+                    ) AS n
+                    WHERE c.key = n.key AND (c.version = n.was OR (n.was = -1 AND c.mark = 2))
+                    RETURNING n.place, n.number, c.mark, c.at, c.until, c.fence_birth, c.fence_number
+                )
+                SELECT array_agg((w.place, 0, w.number, w.mark, w.at, w.until, w.fence_birth, w.fence_number, NULL
+                       )::{schema}.cronce_answer)
+                INTO changed
+                FROM won AS w;
             END IF;
-            EXIT;
+            EXIT WHEN inserted + coalesce(cardinality(changed), 0) = cardinality(array_remove(numbers, NULL));
+            RAISE unique_violation;
         EXCEPTION WHEN unique_violation THEN
-            unread := false;  -- somebody was faster: read, then again
+            likely := false;  -- somebody was faster: read, then again
             numbers := NULL;
+            inserted := 0;
+            changed := NULL;
         END;
     END LOOP;
 
@@ -494,17 +510,19 @@ BEGIN
             (SELECT array_agg(u.key) FROM unnest(keys, numbers) AS u (key, number) WHERE u.number IS NOT NULL)
         );
     END IF;
-    IF unread AND numbers[many] - numbers[1] = many - 1 THEN
+    IF inserted = many AND numbers[many] - numbers[1] = many - 1 THEN
         head.version := numbers[1];
         RETURN NEXT head;
         RETURN;
     END IF;
     RETURN NEXT head;
+    RETURN QUERY SELECT * FROM unnest(changed);
     RETURN QUERY
     SELECT a.place::integer, coalesce(a.reason, 0), coalesce(a.number, a.version), a.mark::bigint, a.at, a.until,
            a.fence_birth, a.fence_number, CASE WHEN a.number IS NULL THEN a.value END
-    FROM unnest(numbers, reasons, cells) WITH ORDINALITY
-        AS a (number, reason, version, at, until, fence_birth, fence_number, mark, key, value, place);
+    FROM unnest(numbers, reasons, expected, cells) WITH ORDINALITY
+        AS a (number, reason, was, version, at, until, fence_birth, fence_number, mark, key, value, sought, place)
+    WHERE a.number IS NULL OR coalesce(a.was, expected[1 + (a.place - 1) % cardinality(expected)]) = 0;
 END
 $cronce$;
 
