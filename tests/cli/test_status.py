@@ -105,7 +105,7 @@ def test_a_run_whose_lease_has_expired_is_wrong_and_not_running(
     write = Write(slot.cell, 0, encode(run), at=slot.at, mark=Mark.OPEN, ttl=timedelta(0))
     store.swap([write], store.load([]).epoch.seen)
     parts = said(capsys, url, "status").rstrip().split("\n\n")
-    assert parts[1].splitlines()[1] == f"  {LOST}  lapsed  cronce why {LOST}"
+    assert parts[1].splitlines()[1] == f"  {LOST}  lapsed  `cronce why {LOST}`"
     assert parts[3] == "running  nothing"
     assert "goes on" not in said(capsys, url, "pause", "--all")
 

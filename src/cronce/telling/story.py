@@ -444,11 +444,11 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
 
 def _told_apart(end: str) -> tuple[str, str]:
     """How it ended, and what people said of it since."""
-    said = _SAID.search(end)
+    said = _WORD_OF_PERSON.search(end)
     return (end[: said.start()], end[said.end() :]) if said else (end, "")
 
 
-_SAID: Final = re.compile(f", (?={written.RESOLVED}|retried: )")
+_WORD_OF_PERSON: Final = re.compile(f", (?={written.RESOLVED}|retried: )")
 
 
 def _rerun(story: Story, record: Record) -> str:

@@ -42,7 +42,7 @@ RUNS_READ: Final = 700
 MOST_DRAWN: Final = 250
 """Runs that a small picture is drawn of: more could not be told apart."""
 
-SMALL_HEIGHT: Final = 280.0
+SMALL_HEIGHT: Final = 240.0
 """Pixels: then it is on the first screen of the overview, below what is wrong and who is alive."""
 
 SMALL_SPAN: Final = timedelta(minutes=10)
