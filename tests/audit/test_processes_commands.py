@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from cronce_audit.model import CommandLine, Facts, Place
 from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs
 from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
-from cronce_audit.processes.servers import count_in, servings
+from cronce_audit.processes.servers import servings
+from tests.audit.trees import report_on
 
 PLACE = Place("compose.yml", 7)
 
@@ -177,24 +179,29 @@ def test_shells_in_shells_come_to_an_end() -> None:
     assert list(programs(tuple(shlex.split(text)), {})) == []
 
 
+STEPS = """\
+import multiprocessing
+import os
+from multiprocessing import cpu_count
+
+_cores = multiprocessing.cpu_count()
+_default = min(2 * _cores + 1, 8)
+few = 2
+asked = int(os.environ["N"])
+loop = loop + 1
+"""
+
+
 @pytest.mark.parametrize(
     ("expression", "number"),
     [
         ("4", Count(4)),
         ("multiprocessing.cpu_count() * 2 + 1", SEVERAL),
+        ("cpu_count()", SEVERAL),
         ("int(os.environ.get('WORKERS', '4'))", Count(4)),
         ("int(os.getenv('WORKERS', 4))", Count(4)),
         ("int(os.environ['WORKERS'])", UNKNOWN),
         ("some()", UNKNOWN),
-    ],
-)
-def test_a_number_in_a_settings_file_is_read_as_far_as_it_is_known(expression: str, number: Count) -> None:
-    assert count_in(expression) == number
-
-
-@pytest.mark.parametrize(
-    ("expression", "number"),
-    [
         ("int(os.getenv('GUNICORN_WORKERS', _default))", SEVERAL),
         ("int(os.getenv('GUNICORN_WORKERS', few))", Count(2)),
         ("max(few, asked)", UNKNOWN),
@@ -202,13 +209,14 @@ def test_a_number_in_a_settings_file_is_read_as_far_as_it_is_known(expression: s
         ("loop", UNKNOWN),
     ],
 )
-def test_names_in_a_settings_file_mean_what_it_gives_them(expression: str, number: Count) -> None:
+def test_a_number_in_a_settings_file_is_read_as_far_as_it_is_known(
+    tmp_path: Path, expression: str, number: Count
+) -> None:
     """A web app whose workers were counted in two steps was told to have an unknown number of them."""
-    known = {
-        "_cores": "multiprocessing.cpu_count()",
-        "_default": "min(2 * _cores + 1, 8)",
-        "few": "2",
-        "asked": "int(os.environ['N'])",
-        "loop": "loop + 1",
+    tree = {
+        "app.py": "app = None\n",
+        "deploy.py": f"{STEPS}workers = {expression}\n",
+        "Procfile": "web: gunicorn -c deploy.py app:app\n",
     }
-    assert count_in(expression, known) == number
+    [server] = report_on(tmp_path, tree).facts.conclude(servings)
+    assert server.workers == number

@@ -1,6 +1,5 @@
-"""What is read for this part alone: which module imports which, and the settings of gunicorn and uWSGI."""
+"""What is read for this part alone: which module imports which, and the settings of uWSGI."""
 
-import ast
 import re
 import sys
 from collections import defaultdict
@@ -23,7 +22,6 @@ _FROM: Final = re.compile(
 _IMPORT: Final = re.compile(
     r"^(?P<indent>[ \t]*)import[ \t]+(?P<names>[\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[^\n#]*)?)", re.M
 )
-_SETTINGS: Final = re.compile(r"^(?:workers|preload_app|worker_class|wsgi_app)\s*=", re.M)
 
 
 class Imports(NamedTuple):
@@ -36,19 +34,11 @@ class Imports(NamedTuple):
     """In a function, a class, a condition: perhaps not, or later."""
 
 
-class SettingsFile(NamedTuple):
-    """A file of settings of gunicorn (Python, each value as it is written) or uWSGI (an ini section)."""
+class UwsgiSettings(NamedTuple):
+    """The section of an ini file that is uWSGI's."""
 
-    server: str
     place: Place
-    settings: tuple[tuple[str, str, int], ...]
-    """Name, value and line."""
-
-
-def _may_be_settings(path: PurePosixPath) -> bool:
-    return path.suffix == ".py" and (
-        "gunicorn" in path.name or path.name.endswith((".conf.py", "config.py", "conf.py"))
-    )
+    settings: tuple[tuple[str, str], ...]
 
 
 @reader("imports", lambda path: path.suffix == ".py")
@@ -83,31 +73,12 @@ def _absolute(name: str, package: str) -> str:
     return ".".join([*above[: len(above) - dots + 1], *([name[dots:]] if name[dots:] else [])])
 
 
-@reader("gunicorn settings", _may_be_settings)
-def _gunicorn(source: Source) -> Iterator[SettingsFile]:
-    """Settings at the top level; gunicorn reads nothing else of them but functions, which are read as Python."""
-    if not _SETTINGS.search(source.text):
-        return
-    try:
-        tree = ast.parse(source.text)
-    except (SyntaxError, ValueError):
-        return
-    settings = [
-        (target.id, ast.unparse(statement.value), statement.lineno)
-        for statement in tree.body
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    ]
-    yield SettingsFile("gunicorn", source.place(1), tuple(settings))
-
-
 @reader("uwsgi settings", lambda path: path.suffix == ".ini" or "uwsgi" in path.name)
-def _uwsgi(source: Source) -> Iterator[SettingsFile]:
+def _uwsgi(source: Source) -> Iterator[UwsgiSettings]:
     found = [one for one in settings(source.text) if one.section == "uwsgi"] if "[uwsgi]" in source.text else []
     if found:
-        given = tuple((one.key, re.split(r"[#;]", one.value)[0].strip(), one.line) for one in found)
-        yield SettingsFile("uwsgi", source.place(1), given)
+        given = tuple((one.key, re.split(r"[#;]", one.value)[0].strip()) for one in found)
+        yield UwsgiSettings(source.place(1), given)
 
 
 def reach(facts: Facts) -> "Reach":

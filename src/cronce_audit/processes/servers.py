@@ -1,6 +1,5 @@
 """The settings that a server finds in a file: gunicorn.conf.py, uwsgi.ini."""
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -9,16 +8,12 @@ from typing import Final, NamedTuple
 from cronce_audit.model import Facts
 from cronce_audit.processes.argv import ONE, SEVERAL, UNKNOWN, Argv, Count, Told, count, told_in
 from cronce_audit.processes.commands import Serving, started
-from cronce_audit.processes.reach import SettingsFile
+from cronce_audit.processes.reach import UwsgiSettings
 from cronce_audit.processes.units import Home, home
-from cronce_audit.python.facts import Call, Called, Const, Name, Value
+from cronce_audit.python.facts import UNKNOWN as UNTOLD
+from cronce_audit.python.facts import Call, Called, Const, Module, Name, Operation, Value
 from cronce_audit.python.names import Names, names
 
-_DEFAULT: Final = re.compile(
-    r"""(?:int\()?(?:os\.)?(?:environ\.get|getenv)\(['"]\w+['"], ['"]?(?P<default>\d+)['"]?\)\)?"""
-)
-_NAME: Final = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?![\w.('\"])")
-_NAMES_IN_NAMES: Final = 3
 _TRUE: Final = frozenset({"true", "1", "yes", "on", ""})
 
 
@@ -32,36 +27,56 @@ class Settings(NamedTuple):
 
 
 def gunicorn_settings(facts: Facts, where: Home, told: Told) -> Settings:
-    """Of the file after `-c`, else of gunicorn.conf.py in the folder it is started in."""
+    """Of the file after `-c`, else of gunicorn.conf.py in the folder it is started in: what it binds at its top."""
     named = told.value("-c", "--config") or "gunicorn.conf.py"
     if named.startswith("python:"):
         named = f"{named.removeprefix('python:').replace('.', '/')}.py"
-    found = _file(facts, "gunicorn", named.removeprefix("file:"), where)
-    if found is None:
+    files = {module.place.path: module.name for module in facts.of(Module)}
+    path = where.find_end(named.removeprefix("file:"), files)
+    if not path:
         return Settings()
-    known = {name: value for name, value, _ in found.settings}
+    known, module = facts.conclude(names), files[path]
+    app, workers, preload = (
+        known.origin(Name(f"{module}.{name}"), module) for name in ("wsgi_app", "workers", "preload_app")
+    )
     return Settings(
-        found.place.path,
-        known.get("wsgi_app", "").strip("'\""),
-        count_in(known.pop("workers"), known) if "workers" in known else None,
-        known.get("preload_app") == "True",
+        path,
+        str(app.value) if isinstance(app, Const) else "",
+        None if isinstance(workers, Name) else count_of(workers, module, known),
+        preload == Const(value=True),
     )
 
 
-def count_in(expression: str, known: Mapping[str, str] = {}) -> Count:
-    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS. A name means what the
-    file gives it."""
-    for _ in range(_NAMES_IN_NAMES):
-        expression = _NAME.sub(lambda name: known.get(name[0], name[0]), expression)
-    default = _DEFAULT.fullmatch(expression)
-    return count(default["default"] if default else expression)
+def count_of(value: Value, near: str, known: Names, steps: int = 6) -> Count:
+    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS."""
+    match known.origin(value, near) if steps else UNTOLD:
+        case Const(int(number)):
+            return Count(max(number, 1))
+        case Const(str(text)):
+            return count(text)
+        case Called(function, parts):
+            made = known.full_name(function, near)
+            if made.endswith(".cpu_count"):
+                return SEVERAL
+            if made == "int" or made in ("os.getenv", "os.environ.get"):
+                return (
+                    count_of(parts[-1], near, known, steps - 1)
+                    if len(parts) == (1 if made == "int" else 2)
+                    else UNKNOWN
+                )
+        case Operation(_, parts):
+            pass
+        case _:
+            return UNKNOWN
+    return SEVERAL if any(count_of(each, near, known, steps - 1) == SEVERAL for each in parts) else UNKNOWN
 
 
 def uwsgi_settings(facts: Facts, where: Home, told: Told) -> Settings:
     """From the command line and the ini file that it names."""
     named = told.value("--ini", "--ini-paste") or next((word for word in told.words if word.endswith(".ini")), "")
-    found = _file(facts, "uwsgi", named, where) if named else None
-    known: dict[str, str] = {name: value for name, value, _ in found.settings} if found else {}
+    files = {each.place.path: each for each in facts.of(UwsgiSettings)}
+    found = files.get(where.find_end(named, files) or "") if named else None
+    known: dict[str, str] = dict(found.settings) if found else {}
     known |= {_LONG.get(name, name.lstrip("-")): value for name, value in told.options}
     workers = next((known[name] for name in ("processes", "workers") if name in known), None)
     return Settings(
@@ -82,11 +97,6 @@ def _uwsgi_app(known: Mapping[str, str]) -> str:
     return f"{module}:{known['callable']}" if module and ":" not in module and "callable" in known else module
 
 
-def _file(facts: Facts, server: str, named: str, where: Home) -> SettingsFile | None:
-    files = {each.place.path: each for each in facts.of(SettingsFile) if each.server == server}
-    return files.get(where.find_end(named, files) or "")
-
-
 def servings_in_code(facts: Facts) -> Iterator[Serving]:
     known = facts.conclude(names)
     for call in known.calls("run"):
@@ -98,17 +108,10 @@ def _uvicorn(call: Call, known: Names) -> Serving:
     app = known.constant(next(iter(call.called.args), call.called.keyword("app")), call.scope.module)
     reload = call.called.keyword("reload") not in (None, Const(value=False))
     named = isinstance(app, str)
-    workers = _number(call.called.keyword("workers"), call, known) if named and not reload else ONE
-    told = call.called.keyword("workers") is not None and workers.exact
+    given = call.called.keyword("workers")
+    workers = count_of(given, call.scope.module, known) if given is not None and named and not reload else ONE
+    told = given is not None and workers.exact
     return Serving("uvicorn.run", str(app) if named else call.scope.module, workers, call.place, decided=told)
-
-
-def _number(value: Value | None, call: Call, known: Names) -> Count:
-    number = ONE.least if value is None else known.constant(value, call.scope.module)
-    if isinstance(number, int):
-        return Count(max(number, 1))
-    made = isinstance(value, Called) and known.full_name(value.function, call.scope.module)
-    return SEVERAL if made in ("os.cpu_count", "multiprocessing.cpu_count") else UNKNOWN
 
 
 _SERVERS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -43,9 +43,13 @@ _ENTRANCES: Final = frozenset({"wsgi.py", "asgi.py", "gunicorn.conf.py", "gunico
 """`from jobs import begin; begin()` may be all that stands in them."""
 
 
+_WORKERS: Final = re.compile(r"^workers\s*=", re.MULTILINE)
+"""Settings of gunicorn, whatever their file is called."""
+
+
 def is_interesting(name: str, text: str) -> bool:
     lowered = text.lower()
-    return name in _ENTRANCES or any(word in lowered for word in INTERESTING)
+    return name in _ENTRANCES or any(word in lowered for word in INTERESTING) or bool(_WORKERS.search(text))
 
 
 _EXCEPT: Final = re.compile(
