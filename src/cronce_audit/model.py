@@ -286,6 +286,8 @@ class CommandLine(NamedTuple):
     """Of a script: it stays between the starter and the program, as there is no `exec`."""
     beside: bool = False
     """The script goes on meanwhile: a `&` stands behind it."""
+    certain: bool = True
+    """Of a script: it begins its line, so it is under no condition."""
 
 
 class ZoneSet(NamedTuple):

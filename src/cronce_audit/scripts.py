@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cronce_audit.grammars import above, line, text, tree, within
+from cronce_audit.grammars import above, column, line, text, tree, within
 from cronce_audit.model import CommandLine, Source
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def word(node: "Node") -> str:
 _PROGRAMS: Final = (
     r"gunicorn|uvicorn|hypercorn|granian|daphne|uwsgi|waitress-serve|flask|fastapi|celery|django-admin|rqscheduler|rq|"
     r"huey_consumer(\.py)?|dramatiq|arq|python[\d.]*|pypy3?|node|npm|npx|yarn|pnpm|pm2|java|supervisord|supercronic|crond|"
-    r"cron|manage\.py|[\w-]+\.py"
+    r"cron|(rc-)?service|manage\.py|[\w-]+\.py"
 )
 MAY_START: Final = re.compile(rf'"\$@"|\b({_PROGRAMS})\b')
 _PROGRAM: Final = re.compile(_PROGRAMS)
@@ -134,6 +134,7 @@ def starts(source: Source, root: "Node") -> Iterator[CommandLine]:
                 tuple(sorted(environment.items())),
                 stays,
                 _is_beside(simple.node),
+                column(simple.node) == 1,
             )
 
 

@@ -107,10 +107,6 @@ class EntryScript(NamedTuple):
     """The place of `"$@"` without `exec`, if that is its last command."""
     gives_way: bool
     """It replaces itself by its arguments: `exec "$@"`."""
-    service: Place | None
-    """The place where it starts the system's cron."""
-    always: frozenset[int]
-    """Lines that start a cron and are not indented, so they are under no condition."""
 
 
 def joined(entrypoint: StartWords | None, cmd: StartWords | None) -> StartWords | None:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, never, season, shared_slot
-from cronce_audit.containers.facts import EntryScript, Image
+from cronce_audit.containers.facts import Image
 from cronce_audit.containers.running import containers
 from cronce_audit.containers.shell import given
 from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
@@ -190,8 +190,7 @@ def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:
 
 def _without_daemon(facts: Facts) -> Iterator[Found]:
     """Images that install cron and a crontab in a tree where nothing starts cron."""
-    is_started = any((found := one.role) and found.kind == "cron" for one in facts.conclude(started))
-    if is_started or any(script.service or script.always for script in facts.of(EntryScript)):
+    if any((found := one.role) and found.kind == "cron" for one in facts.conclude(started)):
         return
     for container in facts.conclude(containers):
         image = container.image

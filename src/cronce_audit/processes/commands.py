@@ -151,11 +151,8 @@ def _followed(one: Started, scripts: Scripts) -> Iterator[Started]:
             lingers = inner.lingers or (command.shell and not entry.passes_on)
             yield Started(
                 inner._replace(lingers=lingers, has_init=argv.has_init),
-                command, command.place, unit, path, command.place.line in entry.always,
+                command, command.place, unit, path, command.certain,
             )  # fmt: skip
-    if entry.service:
-        cron = Argv("cron", ("start",), argv.environment, not entry.passes_on, argv.has_init)
-        yield one._replace(argv=cron, place=entry.service, script=path, certain=entry.service.line in entry.always)
     for inner in programs(words[1:], argv.environment) if entry.gives_way or entry.arguments else ():
         if entry.gives_way:
             has_init = inner.has_init or argv.has_init or entry.passes_on
