@@ -30,6 +30,7 @@ from cronce_audit.model import (
     reader,
     rule,
 )
+from cronce_audit.processes.commands import started
 from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts
 
 if TYPE_CHECKING:
@@ -186,21 +187,21 @@ def read(source: Source) -> Iterator[Append | Installed | CommandLine]:
 def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
     """A script that only builds an image starts with a clean file system each time."""
     built = {name for image in facts.of(Image) for name in image.runs}
-    started = {
+    begun = {
         PurePosixPath(word).name
-        for command in facts.of(CommandLine)
-        if command.origin in ("dockerfile", "compose")
-        for word in command.words
+        for one in facts.conclude(started)
+        if one.command.origin in ("dockerfile", "compose")
+        for word in (one.argv.program, *one.argv.arguments)
     }
     for append in facts.of(Append):
         name = PurePosixPath(append.place.path).name
-        if name in built and name not in started:
+        if name in built and name not in begun:
             continue
         to = f"`{append.to}`" if append.to else "the crontab"
-        when = "each start of the container" if name in started else "each run of this script"
+        when = "each start of the container" if name in begun else "each run of this script"
         yield Found(
             append.place,
             f"{when} adds the line to {to} again, because nothing here checks whether it is already there",
             Confidence.HIGH if append.literal else Confidence.MEDIUM,
-            None if name in started and not append.is_locked else Severity.INFO,  # a person seldom runs it twice
+            None if name in begun and not append.is_locked else Severity.INFO,  # a person seldom runs it twice
         )

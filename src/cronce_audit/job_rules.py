@@ -12,9 +12,10 @@ from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
 from cronce_audit.javascript.rules import living
 from cronce_audit.locks import excludes_no_other, told
-from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.rules import launches
+from cronce_audit.processes.units import commands
 from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
@@ -230,7 +231,7 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def _shell_loops(facts: Facts) -> Iterator[Found]:
     """`while true; do php artisan schedule:run; sleep 60; done` as the command of a container."""
-    for command in facts.of(CommandLine):
+    for command in facts.conclude(commands):
         found = _SHELL_LOOP.search(" ".join(command.words)) if "while" in " ".join(command.words[:3]) else None
         span = int(found["span"]) * _UNITS[found["unit"]] if found else 0
         if found and "schedule:run" in found["body"]:

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.facts import PlacedValue, Service, StartWords, commands, is_for_trying, joined
-from cronce_audit.containers.shell import filled, line
-from cronce_audit.model import CommandLine, Place, Source, ZoneSet, reader
+from cronce_audit.containers.facts import PlacedValue, Service, StartWords, is_for_trying
+from cronce_audit.containers.shell import filled
+from cronce_audit.model import CommandLine, Source, ZoneSet, reader
 from cronce_audit.yaml import YamlNode, documents
 
 _FAR: Final = 5
@@ -42,11 +42,7 @@ class _Reading:
         self._nodes = list(_lineage(services, node))
 
     def facts(self, name: str, line: int) -> Iterator[Any]:
-        service = self._service(name, line)
-        environment = dict(service.environment)
-        yield service
-        start = joined(service.entrypoint, service.command)
-        yield from commands(start, "compose", name, copies=service.copies, environment=environment)
+        yield self._service(name, line)
         zone, at = self._environment().get("TZ", ("", 0))
         if zone and is_zone(zone):
             yield ZoneSet(zone, self._source.place(at), name)
@@ -159,12 +155,5 @@ def _is_procfile(path: PurePosixPath) -> bool:
 @reader("Procfile", _is_procfile)
 def _read_procfile(source: Source) -> Iterator[CommandLine]:
     for found in _PROCESS.finditer(source.text):
-        place = source.at(found.start())
-        yield from commands(_start_of(found["text"], place), "procfile", found["name"], copies=None)
-
-
-def _start_of(text: str, place: Place) -> StartWords:
-    """One simple command by its words, since all its processes get signals; else a text for a shell."""
-    read = line(text)
-    simple = len(read.commands) == 1 and read.plain
-    return StartWords(read.commands[0].words if simple else ("sh", "-c", text), place)
+        words = ("sh", "-c", found["text"])
+        yield CommandLine(words, source.at(found.start()), "procfile", found["name"], copies=None)

@@ -18,9 +18,7 @@ from cronce_audit.containers.facts import (
     PlacedValue,
     Planned,
     StartWords,
-    commands,
     is_for_trying,
-    joined,
 )
 from cronce_audit.containers.shell import filled
 from cronce_audit.crontab.read import NeverRun, lacks_user
@@ -155,13 +153,13 @@ class Stage:
 def _read(source: Source) -> Iterator[Any]:
     found = list(instructions(source.text))
     stage = _last_stage(found, source) or Stage("")
-    start = joined(stage.entrypoint, stage.cmd)
     text = "\n".join(f"{one.name} {one.rest}" for one in found)
     yield Image(
         source.path,
         "alpine" in stage.image,
         stage.entrypoint,
         stage.cmd,
+        tuple(sorted(stage.environment.items())),
         stage.name,
         _engine(text),
         tuple(copied for one in found for copied in _copies(one)),
@@ -169,7 +167,6 @@ def _read(source: Source) -> Iterator[Any]:
         _names([text]),
         next((source.place(one.line) for one in found if _TAB.search(one.rest)), None),
     )
-    yield from commands(start, "dockerfile", source.path, copies=None, environment=stage.environment)
     zone = stage.tz or stage.localtime
     if zone and is_zone(zone.value):
         yield ZoneSet(zone.value, zone.place, source.path)

@@ -1,12 +1,11 @@
 """Facts from Dockerfiles, compose files and entry scripts, before they are combined."""
 
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.shell import ASSIGNMENT, given, line
-from cronce_audit.model import CommandLine, Origin, Place
+from cronce_audit.containers.shell import given
+from cronce_audit.model import Place
 
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 
@@ -59,6 +58,8 @@ class Image(NamedTuple):
     """Its shell makes way for the last program of a text."""
     entrypoint: StartWords | None
     cmd: StartWords | None
+    environment: tuple[tuple[str, str], ...] = ()
+    """Its variables, as far as their values are known."""
     stage: str = ""
     """The name of the stage; "" if it has none."""
     engine: CronEngine = ""
@@ -116,30 +117,3 @@ def joined(entrypoint: StartWords | None, cmd: StartWords | None) -> StartWords 
     if cmd is None or given(entrypoint.words):
         return entrypoint
     return StartWords(entrypoint.words + cmd.words, cmd.place)
-
-
-def commands(
-    start: StartWords | None,
-    origin: Origin,
-    unit: str,
-    *,
-    copies: int | None = 1,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[CommandLine]:
-    if start is None or not start.words:
-        return
-    words = _without_shell(_without_entry_script(start.words))
-    yield CommandLine(words, start.place, origin, unit, copies, tuple(sorted((environment or {}).items())))
-
-
-def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`docker-entrypoint cron -f` is `cron -f`: such programs prepare something and run the rest."""
-    first = PurePosixPath(words[0]).name
-    return words[1:] if len(words) > 1 and "entrypoint" in first and not first.endswith(".sh") else words
-
-
-def _without_shell(words: tuple[str, ...]) -> tuple[str, ...]:
-    """If a shell is given one simple command, that command; `X=1 program` is more."""
-    told = given(words)
-    read = line(told[1]) if told and not ASSIGNMENT.match(told[1]) else None
-    return read.commands[0].words if read and read.plain and len(read.commands) == 1 else words

@@ -10,7 +10,8 @@ from cronce.errors import BadInput
 from cronce.integrations.crontab import CrontabEntry, Guard, entries, saying
 from cronce_audit.clocks import is_zone
 from cronce_audit.containers.facts import CronEngine, Image
-from cronce_audit.model import CommandLine, Facts, Installed, Place, Source, Unreadable, ZoneSet, reader
+from cronce_audit.model import Facts, Installed, Place, Source, Unreadable, ZoneSet, reader
+from cronce_audit.processes.commands import started
 
 USERS: Final = frozenset({
     "root", "www-data", "nobody", "daemon", "mail", "backup", "news", "list", "postgres", "mysql", "munin", "apache",
@@ -63,12 +64,6 @@ _MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|(?:cron|schedule)
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
 
 
-class Tab(NamedTuple):
-    """A crontab."""
-
-    path: str
-
-
 class NeverRun(NamedTuple):
     """A line for /etc/cron.d that names no user."""
 
@@ -109,7 +104,7 @@ def _is_certain(path: PurePosixPath) -> bool:
 
 
 @reader("crontab", wants)
-def read(source: Source) -> Iterator[Tab | CronLine]:
+def read(source: Source) -> Iterator[CronLine]:
     if source.text.startswith("#!") or "\0" in source.text:
         return
     path = PurePosixPath(source.path)
@@ -122,7 +117,6 @@ def read(source: Source) -> Iterator[Tab | CronLine]:
         return
     if not plain or (not _is_certain(path) and 2 * len(plain) <= len(lines)) or len(lines) > 2 * len(plain) + 8:
         return
-    yield Tab(source.path)
     for entry in entries(source.text, system=_is_system(path, plain)):
         if entry.command and not _TEMPLATED.search(f"{entry.schedule} {entry.command}"):
             yield _line(source, entry)
@@ -174,11 +168,12 @@ Copies = Sequence[tuple[Image, Mapping[str, str]]]
 
 def homes(facts: Facts) -> Mapping[str, CrontabHome]:
     """By path."""
-    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(CommandLine)]
-    of_supercronic = {name for names in commands if "supercronic" in names for name in names}
+    run = (one.argv for one in facts.conclude(started) if one.argv.program == "supercronic")
+    of_supercronic = {PurePosixPath(word).name for argv in run for word in argv.arguments}
     installed = {one.name for one in facts.of(Installed)}
     copies = [(image, _copied(image)) for image in facts.of(Image)]
-    return {tab.path: _home(tab.path, copies, of_supercronic, installed) for tab in facts.of(Tab)}
+    paths = {line.place.path for line in facts.of(CronLine)}
+    return {path: _home(path, copies, of_supercronic, installed) for path in paths}
 
 
 def _home(path: str, copies: Copies, of_supercronic: set[str], installed: set[str]) -> CrontabHome:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 from cronce_audit.java import in_every_instance, without_lock
 from cronce_audit.javascript.code import JOB_STEMS, Job, Module, Package, Pm2App, last_word
 from cronce_audit.javascript.jobs import TIMER
-from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import several
 from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, count, programs, told_in
 from cronce_audit.processes.commands import started
+from cronce_audit.processes.units import commands
 
 _SUFFIXES: Final = ("", ".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", "/index.ts", "/index.js")
 _BUILT: Final = re.compile(r"(?:^|(?<=/))(?:dist|build|lib|out|output|\.build|dist/src|build/src)/")
@@ -217,7 +218,7 @@ def living(facts: Facts) -> Sequence[Job]:
     named = frozenset[str]().union(*(module.named for module in known.modules.values()))
     told = " ".join(
         [
-            *(" ".join(command.words) for command in facts.of(CommandLine)),
+            *(" ".join(command.words) for command in facts.conclude(commands)),
             *(text for package in facts.of(Package) for _, text, _ in package.scripts),
             *(app.script for app in facts.of(Pm2App)),
         ]

@@ -6,8 +6,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.facts import StartWords
-from cronce_audit.containers.facts import commands as started_by
 from cronce_audit.containers.shell import is_shell
 from cronce_audit.kubernetes.facts import (
     MARK,
@@ -56,14 +54,10 @@ def containers(pod: YamlNode | None, fields: Fields) -> Iterator[Container]:
         )
 
 
-def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
-    """What is started, and in which time zone, as for other kinds of units."""
+def zones(pod: YamlNode | None, fields: Fields, unit: str) -> Iterator[ZoneSet]:
+    """In which time zones its containers are."""
     for node in _nodes(pod):
-        words = _words(node)
-        environment = tuple(_environment(node, fields))
-        start = StartWords(words, _place(node, fields))
-        yield from started_by(start, "kubernetes", unit, copies=copies, environment=dict(environment))
-        zone = dict(environment).get("TZ", "")
+        zone = dict(_environment(node, fields)).get("TZ", "")
         if is_zone(zone):
             yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
 
@@ -241,7 +235,7 @@ def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
     if found.is_guarded:
         yield Guarded("cronce", place, f"CronJob/{name}", across_hosts=True)
     if not partial:
-        yield from commands(pod, fields, f"CronJob/{name}", 1)
+        yield from zones(pod, fields, f"CronJob/{name}")
 
 
 def _said(node: YamlNode, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
@@ -255,7 +249,6 @@ def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
     partial = not (pod and has_image(pod, fields))
     if partial:
         yield patched(fields.source)
-    replicas = fields.field(spec, "replicas")
     strategy = node.get("spec", "strategy")
     yield Workload(
         kind=kind,
@@ -264,18 +257,11 @@ def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
         partial=partial,
         chart=fields.chart,
         said={
-            "replicas": replicas,
+            "replicas": fields.field(spec, "replicas"),
             "strategy": fields.field(strategy, "type") if strategy else fields.field(spec, "strategy"),
             "maxSurge": fields.field(strategy.get("rollingUpdate"), "maxSurge") if strategy else None,
         },
         containers=tuple(containers(pod, fields)),
     )
     if not partial:
-        yield from commands(pod, fields, unit(kind, name, place), _copies(kind, replicas))
-
-
-def _copies(kind: str, replicas: Field | None) -> int | None:
-    """None for a DaemonSet: the number of nodes is not known."""
-    if kind == "DaemonSet":
-        return None
-    return replicas.number if replicas else 1
+        yield from zones(pod, fields, unit(kind, name, place))

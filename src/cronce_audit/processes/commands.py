@@ -9,7 +9,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
@@ -57,8 +56,7 @@ class Serving:
         return self.app.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Celery:
+class Celery(NamedTuple):
     """A celery worker or beat that is started."""
 
     kind: Literal["worker", "worker with beat", "beat"]
@@ -66,11 +64,18 @@ class Celery:
     scheduler: str
     """The class that decides what is due; "" where none is given."""
     copies: Count
-    place: Place
-    origin: Origin
+    command: Command
     by: Unit
-    beside: bool = False
+    beside: bool
     """The script that starts it goes on meanwhile."""
+
+    @property
+    def place(self) -> Place:
+        return self.command.place
+
+    @property
+    def origin(self) -> Origin:
+        return self.command.origin
 
     @property
     def unit(self) -> str:
@@ -141,7 +146,7 @@ def _followed(one: Started, scripts: Scripts) -> Iterator[Started]:
         words = list(dropwhile(lambda word: word.startswith(("-", "+")), argv.arguments))
     path = scripts.find(words[0], unit.dockerfile, one.place) if words and one.command.origin != "script" else None
     if path is None:
-        is_script = words[:1] == [argv.program] and words[0].endswith(".sh")
+        is_script = words[:1] == [argv.program] and words[0].endswith((".sh", "entrypoint"))
         for inner in behind(argv.arguments, argv.environment) if is_script else ():
             yield from _followed(one._replace(argv=inner, script=None), scripts)
         return
@@ -173,29 +178,22 @@ def celeries(facts: Facts) -> Sequence[Celery]:
 
 
 def _celery(one: Started) -> Celery | None:
-    argv, command, by = one.argv, one.command, one.by
-    told = told_in(argv.arguments)
-    app = told.value("-A", "--app") or argv.environment.get("CELERY_APP", "")
+    told, copies = told_in(one.argv.arguments), one.copies
     kind = next(iter(told.words), "")
-    scheduler = ("-S", "--scheduler") if kind == "beat" else ("--scheduler",)  # a worker's -S is its state file
-    made = partial(
-        Celery,
-        app=app,
-        scheduler=told.value(*scheduler) or "",
-        copies=by.copies,
-        place=command.place,
-        origin=command.origin,
-        by=by,
-        beside=command.beside or told.has("--detach"),
-    )
-    if kind == "beat":
-        return made("beat")
     if kind == "multi" and told.words[1:2] in (["start"], ["restart"]):
         nodes = count(told.words[2]) if told.words[2:3] and told.words[2].isdigit() else Count(len(told.words) - 2)
-        return made("worker with beat" if told.has("-B", "--beat") else "worker", copies=by.copies.times(nodes))
-    if kind == "worker":
-        return made("worker with beat" if told.has("-B", "--beat") else "worker")
-    return None
+        kind, copies = "worker", copies.times(nodes)
+    if kind not in ("worker", "beat"):
+        return None
+    return Celery(
+        "beat" if kind == "beat" else "worker with beat" if told.has("-B", "--beat") else "worker",
+        told.value("-A", "--app") or one.argv.environment.get("CELERY_APP", ""),
+        told.value("--scheduler", *(["-S"] if kind == "beat" else [])) or "",  # a worker's -S is its state file
+        copies,
+        one.command,
+        one.by,
+        one.command.beside or told.has("--detach"),
+    )
 
 
 _AGREEING: Final = ("redbeat", "cronce")

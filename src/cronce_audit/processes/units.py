@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from cronce_audit.containers.facts import Image, Service, joined
 from cronce_audit.containers.running import ProcessOne, containers
 from cronce_audit.javascript.code import Package
-from cronce_audit.kubernetes.facts import Field, workloads
+from cronce_audit.kubernetes.facts import running, workloads
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
@@ -78,28 +78,19 @@ class Unit(NamedTuple):
 
 
 def units(facts: Facts) -> Sequence[Unit]:
-    return [*_contained(facts), *_plain(facts), *_of_workloads(facts)]
+    plain = (Unit(one, one.place, _count(one.copies), one.place) for one in facts.of(Command))
+    return [*_contained(facts), *plain, *_of_workloads(facts)]
 
 
-def _plain(facts: Facts) -> Iterator[Unit]:
-    """Those that have the words themselves, outside of containers."""
-    services = ((one.place.path, one.name) for one in facts.of(Service))
-    contained = {*services, *((one.path, one.path) for one in facts.of(Image))}
-    replicas = facts.conclude(_replicas)
-    for command in facts.of(Command):
-        field = replicas.get(command.place)
-        if command.origin == "kubernetes" and field:
-            yield Unit(command, command.place, _count(field.number), field.place)
-        elif (command.place.path, command.unit) not in contained:
-            yield Unit(command, command.place, _count(command.copies), command.place)
+def commands(facts: Facts) -> Sequence[Command]:
+    return [unit.command for unit in facts.conclude(units)]
 
 
 def _contained(facts: Facts) -> Iterator[Unit]:
     """Services and images, overrides included; of a service without words the Dockerfile has them."""
-    of_images = {one.unit: one.environment for one in facts.of(Command) if one.origin == "dockerfile"}
     for container in facts.conclude(containers):
         service, image, start = container.service, container.image, container.start
-        known = of_images.get(image.path, ()) if image else ()
+        known = image.environment if image else ()
         if service is not None:
             place = service.copies_place if container.inherits else start.place
             environment = (*known, *service.environment)
@@ -111,31 +102,24 @@ def _contained(facts: Facts) -> Iterator[Unit]:
             yield Unit(command, start.place, UNKNOWN, start.place, image.path, container=container)
 
 
-def _replicas(facts: Facts) -> Mapping[Place, Field]:
-    """By the place of each command of a workload."""
-    return {
-        container.place: field
-        for workload in facts.conclude(workloads)
-        if workload.kind != "DaemonSet" and (field := workload["replicas"])
-        for container in workload.containers
-    }
-
-
 def _of_workloads(facts: Facts) -> Iterator[Unit]:
-    """Workloads that do the same. That the image is this one is told by names."""
+    """What their containers start. Names tell that the image of one without words is made in this tree."""
     known, only = facts.conclude(images), facts.conclude(_only)
-    for workload in facts.conclude(workloads):
-        field = workload["replicas"]
-        for container in workload.containers if field and field.number else ():
+    for workload in (*facts.conclude(workloads), *(one for one in running(facts) if not one.partial)):
+        field = workload["replicas"] if workload.kind != "DaemonSet" else None
+        number = field.number if field else None if workload.kind == "DaemonSet" else 1
+        for container in workload.containers:
             name = _basename(container.image)
             image = known.get(name) or (only if name not in _OTHERS else None)
             start = joined(image.entrypoint, image.cmd) if image else None
-            if image and start and field and field.number and not container.words:
-                command = Command(
-                    start.words, field.place, "kubernetes", workload.unit, field.number, container.environment
-                )
-                copies = Count(field.number)
-                yield Unit(command, start.place, copies, field.place, image.path, Confidence.MEDIUM)
+            command = Command(
+                container.words, container.place, "kubernetes", workload.unit, number, container.environment
+            )
+            if container.words:
+                yield Unit(command, command.place, _count(number), field.place if field else command.place)
+            elif image and start and field and number:
+                inside = command._replace(words=start.words, place=field.place)
+                yield Unit(inside, start.place, Count(number), field.place, image.path, Confidence.MEDIUM)
 
 
 def _count(copies: int | None) -> Count:

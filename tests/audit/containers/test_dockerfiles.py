@@ -3,13 +3,15 @@
 import pytest
 
 from cronce_audit.containers.dockerfiles import Instruction, instructions
-from cronce_audit.model import CommandLine, Place, ZoneSet
+from cronce_audit.containers.facts import Image, joined
+from cronce_audit.model import Place, ZoneSet
 from tests.audit.containers.made import facts
 
 
 def words(text: str, path: str = "Dockerfile") -> tuple[str, ...] | None:
-    found = facts(path, text, CommandLine)
-    return found[0].words if found else None
+    (image,) = facts(path, text, Image)
+    start = joined(image.entrypoint, image.cmd)
+    return start.words if start else None
 
 
 def test_lines_go_on_and_comments_and_empty_lines_between_do_not_count() -> None:
@@ -34,13 +36,14 @@ def test_the_escape_character_may_be_another() -> None:
     ("text", "expected"),
     [
         pytest.param('FROM a\nCMD ["cron", "-f"]', ("cron", "-f"), id="exec form"),
-        pytest.param("FROM a\ncmd cron -f", ("cron", "-f"), id="shell form of one command"),
+        pytest.param("FROM a\ncmd cron -f", ("/bin/sh", "-c", "cron -f"), id="shell form of one command"),
         pytest.param("FROM a\nCMD a && b", ("/bin/sh", "-c", "a && b"), id="shell form of two"),
         pytest.param('FROM a\nSHELL ["/bin/bash", "-c"]\nCMD a && b', ("/bin/bash", "-c", "a && b"), id="its shell"),
         pytest.param("FROM a\nCMD ['cron']", ("/bin/sh", "-c", "['cron']"), id="no JSON goes to the shell"),
         pytest.param('FROM a\nENTRYPOINT ["a"]\nCMD ["b"]', ("a", "b"), id="entrypoint and command"),
-        pytest.param('FROM a\nENTRYPOINT a\nCMD ["b"]', ("a",), id="an entrypoint for the shell takes no command"),
-        pytest.param('FROM a\nENTRYPOINT ["docker-entrypoint"]\nCMD ["b"]', ("b",), id="what it is given counts"),
+        pytest.param(
+            'FROM a\nENTRYPOINT a\nCMD ["b"]', ("/bin/sh", "-c", "a"), id="an entrypoint for the shell takes no command"
+        ),
         pytest.param('FROM a AS x\nCMD ["b"]\nFROM x', ("b",), id="from the stage before"),
         pytest.param('FROM a AS x\nCMD ["b"]\nFROM y', None, id="another stage's is not this one's"),
         pytest.param(
@@ -67,15 +70,14 @@ ENV TZ=$ZONE A="two words" B=${LATER:-b} C=$LATER
 ENV OLD style here
 CMD ["cron"]
 """
-    (command,) = facts("Dockerfile", text, CommandLine)
-    assert dict(command.environment) == {
+    (image,) = facts("Dockerfile", text, Image)
+    assert dict(image.environment) == {
         "TZ": "Europe/Paris",
         "A": "two words",
         "B": "b",
         "C": "$LATER",
         "OLD": "style here",
     }
-    assert command.copies is None
     assert facts("Dockerfile", text, ZoneSet) == [ZoneSet("Europe/Paris", Place("Dockerfile", 5), "Dockerfile")]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cronce_audit.crontab.read import CronLine, Tab, wants
+from cronce_audit.crontab.read import CronLine, wants
 from tests.audit.trees import findings_in, report_on
 
 
@@ -70,7 +70,7 @@ def test_whether_there_is_a_user_is_judged_by_all_lines_together(
 )
 def test_what_is_no_crontab_is_passed_over(tmp_path: Path, text: str) -> None:
     report = report_on(tmp_path, {"app.cron": text, "crontab": text})
-    assert (list(report.facts.of(Tab)), report.findings, report.unparsed) == ([], [], [])
+    assert (list(report.facts.of(CronLine)), report.findings, report.unparsed) == ([], [], [])
 
 
 @pytest.mark.parametrize("text", ["0 3 * * * /app/x\n0 4 * * * /app/y\nand some words\n", "run: it\n"])

@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
-from cronce_audit.model import CommandLine, Guarded, ZoneSet
+from cronce_audit.model import Guarded, ZoneSet
+from cronce_audit.processes.commands import started
+from cronce_audit.processes.units import commands
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed
 from tests.audit.trees import report_on
 
 
 def _commands(root: Path, text: str) -> list[tuple[str, str, int | None]]:
-    facts = report_on(root, {"app.yaml": text}).facts.of(CommandLine)
-    return [(" ".join(one.words), one.unit, one.copies) for one in facts if one.origin == "kubernetes"]
+    found = report_on(root, {"app.yaml": text}).facts.conclude(started)
+    return [(" ".join((one.argv.program, *one.argv.arguments)), one.by.name, one.command.copies) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -23,13 +25,17 @@ def _commands(root: Path, text: str) -> list[tuple[str, str, int | None]]:
         ("args: [gunicorn, -w, '4']", "gunicorn -w 4"),
         ('command: [sh, -c, "gunicorn -w 4"]', "gunicorn -w 4"),
         ('command: [sh, -c, "exec gunicorn -w 4"]', "gunicorn -w 4"),
-        ('command: [sh, -c, "migrate && gunicorn"]', "sh -c migrate && gunicorn"),
         ("command: [gunicorn, -w, '{{ .Values.workers }}']", "gunicorn -w $unknown"),
     ],
 )
 def test_what_a_container_starts(tmp_path: Path, command: str, words: str) -> None:
     text = changed(DEPLOYMENT, "command: [celery, -A, app, beat]", command)
     assert _commands(tmp_path, text) == [(words, "Deployment/beat", 1)]
+
+
+def test_what_a_container_starts_through_an_entrypoint(tmp_path: Path) -> None:
+    text = changed(DEPLOYMENT, "command: [celery, -A, app, beat]", "command: [docker-entrypoint, gunicorn, -w, '4']")
+    assert _commands(tmp_path, text)[1:] == [("gunicorn -w 4", "Deployment/beat", 1)]
 
 
 @pytest.mark.parametrize(
@@ -54,8 +60,8 @@ def test_an_image_that_says_itself_what_it_starts_is_no_command(tmp_path: Path) 
 def test_the_environment_and_the_zone(tmp_path: Path) -> None:
     env = "[{name: TZ, value: Europe/Berlin}, {name: A, value: '1'}, {name: B, valueFrom: {}}]"
     facts = report_on(tmp_path, {"app.yaml": f"{DEPLOYMENT}          env: {env}\n"}).facts
-    (command,) = facts.of(CommandLine)
-    assert command.environment == (("A", "1"), ("TZ", "Europe/Berlin"))
+    (command,) = facts.conclude(commands)
+    assert command.environment == (("TZ", "Europe/Berlin"), ("A", "1"))
     assert [(zone.zone, zone.unit, zone.place.line) for zone in facts.of(ZoneSet)] == [
         ("Europe/Berlin", "Deployment/beat", 19)
     ]
