@@ -80,7 +80,6 @@ _HASHES: Final = r"^[ \t]*#[^\n]*"
 _COMMENTS: Final = defaultdict(
     lambda: re.compile(_SLASHES, re.DOTALL),
     {
-        ".exs": re.compile(_HASHES, re.MULTILINE),
         ".py": re.compile(_HASHES, re.MULTILINE),
         ".php": re.compile(f"{_SLASHES}|{_HASHES}", re.DOTALL | re.MULTILINE),
         ".rb": re.compile(f"^=begin.*?^=end|{_HASHES}", re.DOTALL | re.MULTILINE),

@@ -1,5 +1,4 @@
-"""Jobs of schedulers that live in a process of Go, Ruby, Rust, C# or Elixir, or that cron starts on every server, as
-Laravel's.
+"""Jobs of schedulers that live in a process of Go, Ruby or Rust, or that cron starts on every server, as Laravel's.
 
 They are found by the words of their library, with comments taken out; what a job does is not followed. One table has
 all that differs between the libraries.
@@ -59,32 +58,6 @@ _JOB_LIBRARIES: Final = (
         re.compile(r"\btokio_cron_scheduler\b|\bclokwerk\b"),
         re.compile(r"\bJob::new(?:_\w+)?\(|\.every\("),
         "in every process of this program",
-    ),
-    JobLibrary(
-        "a hosted service of .NET",
-        ".cs",
-        re.compile(r":\s*(?:BackgroundService|[\w, ]*\bIHostedService)\b"),
-        re.compile(
-            r"Task\.Delay\(\s*(?:TimeSpan\.From(?:Minutes|Hours|Days)\(|\w*(?:[iI]nterval|[pP]eriod)\w*)|"
-            r"new (?:Periodic)?Timer\("
-        ),
-        "in every process of this program",
-    ),
-    JobLibrary(
-        "Quartz.NET",
-        ".cs",
-        re.compile(r"using Quartz\b"),
-        re.compile(r"\.With(?:CronSchedule|SimpleSchedule)\("),
-        "in every process of this program, unless its store is a database and clustered",
-        re.compile(r"UsePersistentStore|UseClustering"),
-    ),
-    JobLibrary(
-        "Quantum",
-        ".exs",
-        re.compile(r"Scheduler,\s*\n?\s*(?:\w+: [^\n]*\n\s*)*jobs:|\bjobs: \["),
-        re.compile(r"\{\s*\"(?:@\w+|[\d*/, -]+)\"|schedule: "),
-        "on every node of this program",
-        re.compile(r"run_strategy|global: true"),
     ),
     JobLibrary(
         "rufus-scheduler",
