@@ -5,6 +5,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
+from cronce_audit.containers.schedules import scheduled
 from cronce_audit.crontab.read import CronLine
 from cronce_audit.evidence import (
     NOTHING,
@@ -21,7 +22,6 @@ from cronce_audit.evidence import (
     not_relevant,
     old_stops_first,
     one_process,
-    scheduled,
 )
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled

@@ -9,20 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit import java
-from cronce_audit.crontab.read import CronLine
-from cronce_audit.crontab.rules import shown
+from cronce_audit.containers.facts import ScheduledJob
+from cronce_audit.containers.schedules import scheduled
 from cronce_audit.engine import read_text
-from cronce_audit.guards import guards
-from cronce_audit.javascript import code as javascript
-from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Facts, Finding, Place
 from cronce_audit.outcome import AuditOutcome
-from cronce_audit.processes.argv import ONE
-from cronce_audit.processes.commands import SCHEDULE, Serving, Started, agrees, celeries, settings_called
-from cronce_audit.processes.rules import every_launch
-from cronce_audit.python.jobs import jobs
-from cronce_audit.python.schedulers import Scheduler
 
 _PIPELINES: Final = re.compile(
     r"(?:^|/)(?:\.github/workflows/[^/]+\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.+\.yml|\.circleci/config\.yml|Jenkinsfile|"
@@ -183,70 +174,12 @@ SURGE: Final = ("two-schedulers-during-a-rollout",)
 NOTHING: Final = "nothing that is scheduled was found"
 
 
-class ScheduledJob(NamedTuple):
-    what: str
-    place: Place
-    guard: bool | None
-    """It is under a lock across machines, or cronce; None where that is not known."""
-    kept: bool = False
-    """The guard outlasts the run: a slot runs once, even if a process is late."""
-    single: bool = False
-    """The files show that one process starts it."""
-
-    @property
-    def evidence(self) -> Evidence:
-        return Evidence(self.what, self.place)
+def _job(one: ScheduledJob) -> Evidence:
+    return Evidence(f"{one.what}, by {one.by}", one.place)
 
 
-def scheduled(facts: Facts) -> Sequence[ScheduledJob]:
-    """For `facts.conclude(scheduled)`."""
-    return sorted(_scheduled(facts), key=lambda one: one.place)
-
-
-def _scheduled(facts: Facts) -> Iterator[ScheduledJob]:
-    guarded = {name: one for name, one in facts.conclude(guards).items() if one.across_hosts}
-    alone = facts.conclude(_started_once)
-    for job in facts.conclude(jobs):
-        by = guarded.get(job.full_name)
-        known = by is not None if job.full_name else None
-        kept, single = by is not None and by.keeps, job.scheduler in alone
-        yield ScheduledJob(f"{job.function}, by APScheduler", job.place, known, kept, single)
-    yield from _beats(facts)
-    for line in facts.of(CronLine):
-        by_cronce = line.guard == "cronce"
-        yield ScheduledJob(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
-    for cronjob in running(facts):
-        if not cronjob.partial:
-            yield ScheduledJob(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
-    for timer in facts.of(javascript.Job):
-        yield ScheduledJob(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
-    for method in facts.of(java.Scheduled):
-        guard = True if method.lock else None if method.is_guarded else False
-        yield ScheduledJob(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
-
-
-def _beats(facts: Facts) -> Iterator[ScheduledJob]:
-    for beat in facts.conclude(celeries):
-        if beat.kind != "worker":
-            agreed = agrees(beat, facts)
-            single = beat.kind == "beat" and beat.copies == ONE and beat.by.command.origin != "script"
-            yield ScheduledJob("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
-    if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
-        for _, _, place, _ in settings_called(facts, SCHEDULE):
-            yield ScheduledJob("a schedule for `celery beat`, which nothing here starts", place, None)
-
-
-def _started_once(facts: Facts) -> frozenset[Scheduler]:
-    """Schedulers in Python of which the files show without doubt that one process starts them."""
-    found = [launch for launch in facts.conclude(every_launch) if launch.start.scheduler]
-    once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts and _is_told(one.by)}
-    more = {one.start.scheduler for one in found if one.doubts or one.total != ONE}
-    return frozenset(one for one in once - more if one)
-
-
-def _is_told(by: Serving | Started) -> bool:
-    """A script does not show who runs it, and where."""
-    return by.by is None or by.by.command.origin != "script"
+def _jobs(seen: Seen) -> Sequence[ScheduledJob]:
+    return sorted(seen.facts.conclude(scheduled), key=lambda one: one.place)
 
 
 def all_locked(facts: Facts) -> bool:
@@ -260,19 +193,19 @@ def all_guarded(facts: Facts) -> bool:
 
 
 def entry_is_locked(seen: Seen) -> Answer:
-    found = seen.facts.conclude(scheduled)
+    found = _jobs(seen)
     if not found:
         return not_relevant(NOTHING)
-    if open_ := [one.evidence for one in found if one.guard is False]:
+    if open_ := [_job(one) for one in found if one.guard is False]:
         have = f"{'job' if len(found) == 1 else 'jobs'} {'has' if len(open_) == 1 else 'have'}"
         return not_met(f"{len(open_)} of {len(found)} {have} no lock that all machines see", *open_)
-    if unclear := [one.evidence for one in found if one.guard is None]:
+    if unclear := [_job(one) for one in found if one.guard is None]:
         return cannot_tell(
             "a lock in the function of each job: an advisory lock, `SET … NX`, ShedLock, `cron.job` of cronce", *unclear
         )
     if released := seen.found("lock-released-when-the-job-ends"):
         return not_met("it keeps runs apart, and does not make a slot run once", *released)
-    return met(f"all {len(found)} jobs are under one", *(one.evidence for one in found))
+    return met(f"all {len(found)} jobs are under one", *map(_job, found))
 
 
 def one_process(seen: Seen) -> Answer:
@@ -284,12 +217,12 @@ def one_process(seen: Seen) -> Answer:
         return met("any number may run: every job is under a lock that all machines see")
     if inside := seen.found(INSIDE):
         return cannot_tell("how many processes and machines start it; `--workers 1`, a lock, or one replica", *inside)
-    there = seen.facts.conclude(scheduled)
-    if unclear := [one.evidence for one in there if not one.single]:
+    there = _jobs(seen)
+    if unclear := [_job(one) for one in there if not one.single]:
         return cannot_tell(
             "who starts it, and how often: a Procfile, compose file, unit or manifest that says so", *unclear
         )
-    return met("one process starts each", *(one.evidence for one in there))
+    return met("one process starts each", *map(_job, there))
 
 
 def old_stops_first(seen: Seen) -> Answer:

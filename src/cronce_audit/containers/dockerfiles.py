@@ -16,12 +16,12 @@ from cronce_audit.containers.facts import (
     CronEngine,
     Image,
     PlacedValue,
-    Planned,
+    ScheduledJob,
     StartWords,
     is_for_trying,
 )
 from cronce_audit.containers.shell import filled
-from cronce_audit.crontab.read import NeverRun, lacks_user
+from cronce_audit.crontab.read import NeverRun, lacks_user, shown
 from cronce_audit.model import Place, Source, ZoneSet, reader
 
 _INSTRUCTION: Final = re.compile(r"\s*(?P<name>[A-Za-z]+)(?:\s+(?P<rest>.*))?", re.DOTALL)
@@ -275,7 +275,7 @@ _ECHOED: Final = re.compile(
 )
 
 
-def _echoed(source: Source) -> Iterator[Planned | NeverRun]:
+def _echoed(source: Source) -> Iterator[ScheduledJob | NeverRun]:
     """`RUN echo "0 3 * * * /app/run.sh" > /etc/crontabs/root`."""
     for found in _ECHOED.finditer(source.text):
         try:
@@ -283,6 +283,7 @@ def _echoed(source: Source) -> Iterator[Planned | NeverRun]:
         except (BadInput, ValueError):
             continue
         place = source.at(found.start())
-        yield Planned("the cron of the image", entry.schedule, entry.command, place)
+        what = f"`{shown(entry.command)}`"
+        yield ScheduledJob(what, "the cron of the image", place, entry.schedule, entry.command)
         if found["to"] and "cron.d/" in found["to"] and lacks_user(entry.command):
             yield NeverRun(place, entry.command)

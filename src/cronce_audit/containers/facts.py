@@ -22,14 +22,23 @@ class StartWords(NamedTuple):
     place: Place
 
 
-class Planned(NamedTuple):
-    """Something that is started on a schedule."""
+class ScheduledJob(NamedTuple):
+    """A job of any kind: of a program's own scheduler, of cron, of a cluster."""
 
+    what: str
     by: str
     """Who starts it, as people say: `GitHub Actions`."""
-    schedule: str
-    command: str
     place: Place
+    schedule: str = ""
+    """A cron expression, or a calendar of systemd; "" where it is none, or not spelled out."""
+    command: str = ""
+    """What is started; "" where it is a function."""
+    guard: bool | None = False
+    """It is under a lock across machines, or cronce; None where that is not known."""
+    kept: bool = False
+    """The guard outlasts the run: a slot runs once, even if a process is late."""
+    single: bool = False
+    """The files show that one process starts it."""
 
 
 class PlacedValue(NamedTuple):

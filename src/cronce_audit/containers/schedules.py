@@ -1,17 +1,23 @@
-"""Schedules outside of code and crontabs (workflows of GitHub, lines that a Dockerfile writes); and
-whether they start a job that something else in the tree starts too."""
+"""Workflows of GitHub, hosts that stop an app; and the jobs of a tree, of whatever kind: whether two start the same."""
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.facts import Planned
-from cronce_audit.crontab.read import CronLine
+from cronce_audit import java
+from cronce_audit.containers.facts import ScheduledJob
+from cronce_audit.crontab.read import CronLine, shown
+from cronce_audit.guards import guards
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
+from cronce_audit.processes.argv import ONE
+from cronce_audit.processes.commands import SCHEDULE, Serving, Started, agrees, celeries, settings_called
+from cronce_audit.processes.rules import every_launch
+from cronce_audit.python.jobs import expression, jobs
+from cronce_audit.python.schedulers import Scheduler
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import YamlNode, documents
 
@@ -21,12 +27,12 @@ _COMMON: Final = frozenset(
 
 
 @reader("schedules of containers", lambda path: path.suffix in (".yml", ".yaml"))
-def _read(source: Source) -> Iterator[Planned]:
+def _read(source: Source) -> Iterator[ScheduledJob]:
     if "/.github/workflows/" in f"/{source.path}":
         yield from _workflow(source)
 
 
-def _workflow(source: Source) -> Iterator[Planned]:
+def _workflow(source: Source) -> Iterator[ScheduledJob]:
     if "schedule" not in source.text or "cron" not in source.text:
         return
     for document in documents(source.text):
@@ -35,7 +41,8 @@ def _workflow(source: Source) -> Iterator[Planned]:
         for item in on.items if on else ():
             cron = item.get("cron")
             if cron and cron.text:
-                yield Planned("GitHub Actions", cron.text, runs, source.place(cron.line))
+                what = f"the workflow {source.name}"
+                yield ScheduledJob(what, "GitHub Actions", source.place(cron.line), cron.text, runs, single=True)
 
 
 def _texts(node: YamlNode | None, key: str) -> Iterator[str]:
@@ -92,29 +99,69 @@ def _read_hosts(source: Source) -> Iterator[SleepingHost]:
         yield SleepingHost("Cloud Run", source.at(at), "")
 
 
-def planned(facts: Facts) -> list[Planned]:
-    """All schedules in files of any kind, the likeliest to be deployed first."""
-    return [
-        *(
-            Planned(
-                "Kubernetes", schedule.text, " ".join(word for one in job.containers for word in one.words), job.place
+def scheduled(facts: Facts) -> Sequence[ScheduledJob]:
+    """For `facts.conclude(scheduled)`: the jobs in files of any kind, the likeliest to be deployed first."""
+    return list(_scheduled(facts))
+
+
+def _scheduled(facts: Facts) -> Iterator[ScheduledJob]:
+    for cronjob in running(facts):
+        when, held = cronjob["schedule"], cronjob.is_guarded
+        told = " ".join(word for one in cronjob.containers for word in one.words)
+        if not cronjob.partial:
+            schedule = when.text if when else ""
+            yield ScheduledJob(cronjob.called, "Kubernetes", cronjob.place, schedule, told, held, held, single=True)
+    for line in facts.of(CronLine):
+        held = line.guard == "cronce"
+        yield ScheduledJob(f"`{shown(line.command)}`", "cron", line.place, line.schedule, line.command, held, held)
+    yield from facts.of(ScheduledJob)
+    for timer in facts.of(Timer):
+        service = service_of(timer, facts)
+        told = " ".join(service.execs) if service else ""
+        held = "cronce exec" in told
+        yield ScheduledJob(f"`{timer.unit}`", "systemd", timer.place, timer.calendar, told, held, held)
+    yield from _beats(facts)
+    guarded = {name: one for name, one in facts.conclude(guards).items() if one.across_hosts}
+    alone = facts.conclude(_started_once)
+    for job in facts.conclude(jobs):
+        by = guarded.get(job.full_name)
+        known = by is not None if job.full_name else None
+        kept, single = by is not None and by.keeps, job.scheduler in alone
+        schedule = expression(job) or ""
+        yield ScheduledJob(job.function, "APScheduler", job.place, schedule, "", known, kept, single)
+    for one in facts.of(javascript.Job):
+        guard = None if one.is_guarded else False
+        yield ScheduledJob(one.what, one.library, one.place, one.pattern or "", guard=guard)
+    for method in facts.of(java.Scheduled):
+        held = method.lock is not None
+        guard = held or (None if method.is_guarded else False)
+        yield ScheduledJob(method.what, method.library, method.place, method.pattern or "", "", guard, held)
+
+
+def _beats(facts: Facts) -> Iterator[ScheduledJob]:
+    for beat in facts.conclude(celeries):
+        if beat.kind != "worker":
+            agreed = agrees(beat, facts)
+            single = beat.kind == "beat" and beat.copies == ONE and beat.by.command.origin != "script"
+            yield ScheduledJob(
+                "the schedule", "celery beat", beat.place, guard=agreed or None, kept=agreed, single=single
             )
-            for job in running(facts)
-            if (schedule := job["schedule"]) and not job.is_guarded
-        ),
-        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(CronLine) if one.guard != "cronce"),
-        *facts.of(Planned),
-        *(
-            Planned("systemd", one.calendar, " ".join(service.execs), one.place)
-            for one in facts.of(Timer)
-            if (service := service_of(one, facts))
-        ),
-        *(
-            Planned(one.library, one.pattern, "", one.place)
-            for one in facts.of(javascript.Job)
-            if one.pattern and " " in one.pattern
-        ),
-    ]
+    if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
+        for _, _, place, _ in settings_called(facts, SCHEDULE):
+            yield ScheduledJob("a schedule", "celery beat, which nothing here starts", place, guard=None)
+
+
+def _started_once(facts: Facts) -> frozenset[Scheduler]:
+    """Schedulers in Python of which the files show without doubt that one process starts them."""
+    found = [launch for launch in facts.conclude(every_launch) if launch.start.scheduler]
+    once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts and _is_told(one.by)}
+    more = {one.start.scheduler for one in found if one.doubts or one.total != ONE}
+    return frozenset(one for one in once - more if one)
+
+
+def _is_told(by: Serving | Started) -> bool:
+    """A script does not show who runs it, and where."""
+    return by.by is None or by.by.command.origin != "script"
 
 
 @rule(
@@ -124,9 +171,10 @@ def planned(facts: Facts) -> list[Planned]:
     confidence=Confidence.MEDIUM,
 )
 def _twice(facts: Facts) -> Iterator[Found]:
-    every = facts.conclude(planned)
-    seen: list[Planned] = []
-    for one in every:
+    seen: list[ScheduledJob] = []
+    for one in facts.conclude(scheduled):
+        if not one.schedule or one.guard is True:
+            continue
         first = next((other for other in seen if other.by != one.by and _is_same(one, other)), None)
         if first is not None:
             yield Found(
@@ -137,7 +185,7 @@ def _twice(facts: Facts) -> Iterator[Found]:
         seen.append(one)
 
 
-def _is_same(one: Planned, other: Planned) -> bool:
+def _is_same(one: ScheduledJob, other: ScheduledJob) -> bool:
     """Whether they run the same script or subcommand, or have the same unusual schedule."""
     shared = _names(one.command) & _names(other.command)
     return bool(shared) or (one.schedule == other.schedule and _is_unusual(one.schedule))

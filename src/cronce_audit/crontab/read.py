@@ -10,8 +10,10 @@ from cronce.errors import BadInput
 from cronce.integrations.crontab import CrontabEntry, Guard, entries, saying
 from cronce_audit.clocks import is_zone
 from cronce_audit.containers.facts import CronEngine, Image
+from cronce_audit.containers.shell import given
 from cronce_audit.model import Facts, Installed, Place, Source, Unreadable, ZoneSet, reader
 from cronce_audit.processes.commands import started
+from cronce_audit.scripts import commands_in
 
 USERS: Final = frozenset({
     "root", "www-data", "nobody", "daemon", "mail", "backup", "news", "list", "postgres", "mysql", "munin", "apache",
@@ -62,6 +64,22 @@ _CRONTAB_NAMES: Final = re.compile(r"(?i)crontab([.-].*)?|.*[._-]crontab|.*\.cro
 _MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|(?:cron|schedule)\.txt")
 """Names that other files have too: it is a crontab if every line is valid in one."""
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
+
+
+def shown(command: str) -> str:
+    """The program, and the next word if it is a name: other words may be secret."""
+    for words in _programs(command):
+        if words and PurePosixPath(words[0]).name not in ("cd", "test", "command", "sleep", "export"):
+            more = [word for word in words[1:2] if re.fullmatch(r"[A-Za-z0-9_./-]*[A-Za-z][A-Za-z0-9_./-]*", word)]
+            return " ".join([words[0], *(word for word in more if not word.startswith("-"))])[:60]
+    return command.split(maxsplit=1)[0][:60]
+
+
+def _programs(command: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands in it, without wrappers; for `sh -c "…"` those of the text."""
+    for simple in commands_in(command):
+        told = given(simple.bare)
+        yield from (one.bare for one in commands_in(told[1])) if told else [simple.bare]
 
 
 class NeverRun(NamedTuple):

@@ -8,17 +8,14 @@ from typing import Final
 from cronce_audit.clocks import Disputed, disputed, never, season, shared_slot
 from cronce_audit.containers.facts import Image
 from cronce_audit.containers.running import containers
-from cronce_audit.containers.shell import given
-from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
-from cronce_audit.java import Scheduled
+from cronce_audit.containers.schedules import scheduled
+from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, shown, zones
 from cronce_audit.javascript.code import Job as JavaScriptJob
-from cronce_audit.kubernetes.facts import Workload
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import same_entries, started
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
-from cronce_audit.scripts import commands_in
 
 _OUTPUT: Final = re.compile(
     r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
@@ -40,22 +37,6 @@ def leaves_if_locked(command: str) -> bool:
     return _AT_ONCE.search(command) is not None
 
 
-def shown(command: str) -> str:
-    """The program, and the next word if it is a name: other words may be secret."""
-    for words in _programs(command):
-        if words and PurePosixPath(words[0]).name not in ("cd", "test", "command", "sleep", "export"):
-            more = [word for word in words[1:2] if re.fullmatch(r"[A-Za-z0-9_./-]*[A-Za-z][A-Za-z0-9_./-]*", word)]
-            return " ".join([words[0], *(word for word in more if not word.startswith("-"))])[:60]
-    return command.split(maxsplit=1)[0][:60]
-
-
-def _programs(command: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands in it, without wrappers; for `sh -c "…"` those of the text."""
-    for simple in commands_in(command):
-        told = given(simple.bare)
-        yield from (one.bare for one in commands_in(told[1])) if told else [simple.bare]
-
-
 def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
     known = facts.conclude(homes)
     return ((line, known[line.place.path]) for line in facts.of(CronLine))
@@ -71,16 +52,15 @@ def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
     confidence=Confidence.MEDIUM,
 )
 def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
-    for line, _ in _homes_of_lines(facts):
-        if not line.guard:
-            yield from _each_minute(line.schedule, f"`{shown(line.command)}`", line.place)
+    for one in facts.conclude(scheduled):
+        if one.guard is not True and "flock" not in one.command:
+            yield from _each_minute(one.schedule, one.what, one.place)
     for bound in facts.of(Bound):
         entries = bound.value.values if bound.name.endswith(".CRONJOBS") and isinstance(bound.value, Items) else ()
         for entry in entries:
             match entry:
                 case Items((Const(str(schedule)), Const(str(job)), *_)):
                     yield from _each_minute(schedule, f"`{job}`", bound.place)
-    yield from _in_code(facts)
     known = facts.conclude(names)
     for call in known.calls("crontab", "cron"):
         hour, whose = call.called.keyword("hour"), _MINUTELESS.get(known.target(call) or "")
@@ -95,16 +75,6 @@ def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
 
 
 _MINUTELESS: Final = {"celery.schedules.crontab": "Celery", "arq.cron": "arq", "arq.cron.cron": "arq"}
-
-
-def _in_code(facts: Facts) -> Iterator[Found]:
-    coded: list[JavaScriptJob | Scheduled] = [*facts.of(JavaScriptJob), *facts.of(Scheduled)]
-    for job in coded:
-        sure = not (isinstance(job, JavaScriptJob) and job.starters)  # a function that nobody may call
-        for found in _each_minute(job.pattern or "", job.what, job.place):
-            yield found if sure else found._replace(severity=Severity.INFO)
-    for added in facts.conclude(jobs):
-        yield from _each_minute(expression(added) or "", added.function, added.place)
 
 
 def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
@@ -162,15 +132,12 @@ def crontab_that_never_runs(facts: Facts) -> Iterator[Found]:
 
 def _without_times(facts: Facts) -> Iterator[Found]:
     """Schedules with no time at all, in whatever reads them."""
-    given = [(line.schedule, f"`{shown(line.command)}`", line.place) for line in facts.of(CronLine)]
-    given += [(job["schedule"].text, job.called, job.place) for job in facts.of(Workload) if job["schedule"]]
-    given += [(expression(job) or "", job.function, job.place) for job in facts.conclude(jobs)]
-    for schedule, what, place in given:
-        if why := never(schedule):
+    for job in facts.conclude(scheduled):
+        if why := never(job.schedule):
             is_typo = " is not in " in why
             yield Found(
-                place,
-                f"`{schedule}` never runs {what} ({why})",
+                job.place,
+                f"`{job.schedule}` never runs {job.what} ({why})",
                 severity=Severity.WARNING if is_typo else None,
                 remedy="correct the schedule"
                 if is_typo

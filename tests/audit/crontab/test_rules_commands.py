@@ -1,6 +1,7 @@
 """What is told of a command: its job, and nothing that may be secret."""
 
-from cronce_audit.crontab.rules import job_of, shown
+from cronce_audit.crontab.read import shown
+from cronce_audit.crontab.rules import job_of
 
 
 def test_what_is_shown_of_a_command_is_no_secret() -> None:
