@@ -164,7 +164,7 @@ def _of(finding: Finding) -> Evidence:
 
 SEVERAL_PROCESSES: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica",
-    "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
+    "timer-in-every-worker", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process",
     "same-job-twice", "task-registered-twice", "scheduler-running-twice",
 )  # fmt: skip

@@ -80,7 +80,7 @@ def begin():
 UVICORN = 'FROM python:3.12\nCMD ["uvicorn", "main:app"]\n'
 
 
-_SEVERAL = {"CR201", "CR202", "CR208"}
+_SEVERAL = {"CR201", "CR202"}
 
 
 def in_python(tmp_path: Path, image: str, tree: dict[str, str]) -> list[tuple[str, Confidence]]:

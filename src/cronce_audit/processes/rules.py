@@ -179,8 +179,6 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
         return "CR207" if several or (seldom and not alone) else ""
-    if several and store_of(launch.start.scheduler):
-        return "CR208"
     if launch.per_process.is_several:
         return "CR201"
     if launch.by and launch.by.copies.is_several:
@@ -254,7 +252,8 @@ def _unclear(launch: Launch, facts: Facts) -> str:
     processes of this very app, and nothing is seen that may keep any of them from starting the scheduler."""
     added = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
     known = {*facts.conclude(may_be_locked), *facts.conclude(guards)}
-    if launch.start.scheduler is not None and known.issuperset(added):
+    scheduler = launch.start.scheduler
+    if scheduler is not None and not store_of(scheduler) and known.issuperset(added):
         return "; the files do not show which jobs, or what the lock in them is worth"
     if not launch.by or not launch.by.by or launch.by.by.command.origin == "script":
         return "; the files do not show who runs this command"
@@ -316,8 +315,11 @@ def _for_each_processor(serving: Serving) -> str:
 
 
 def _per_process(launch: Launch, _: Facts) -> str:
-    start = launch.start
-    return f"{start.what} is started {_when(launch.occasion)}, in {_by(launch)}: every job runs {_times(launch)}"
+    start, store = launch.start, store_of(launch.start.scheduler)
+    shared = f"; the job store that they share ({store.kind}, {store.place}) does not keep them apart" if store else ""
+    return (
+        f"{start.what} is started {_when(launch.occasion)}, in {_by(launch)}: every job runs {_times(launch)}{shared}"
+    )
 
 
 def _ready(launch: Launch) -> str:
@@ -370,22 +372,6 @@ def _looped(launch: Launch, _: Facts) -> str:
     return f"{launch.start.what} starts {_when(launch.occasion)}, in {_by(launch)}: {times}"
 
 
-def _shared_store(launch: Launch, _: Facts) -> str:
-    store = store_of(launch.start.scheduler)
-    named = f"{store.kind}, {store.place}" if store else "memory"
-    factors = " × ".join(f"{count} {of}" for count, of in _factors(launch))
-    return (
-        f"{_many(launch)} schedulers run on one job store ({named}): {factors}. "
-        "APScheduler's store does not keep them apart"
-    )
-
-
-def _many(launch: Launch) -> str:
-    if launch.total.exact:
-        return str(launch.total.least)
-    return f"At least {launch.total.least}" if launch.per_process.exact else "Several"
-
-
 def _factors(launch: Launch) -> Iterator[tuple[Count, str]]:
     """4 `gunicorn workers (Dockerfile:5)`, 3 `copies of `web` (compose.yaml:7)`: what the number is the product of, and
     the line that says each."""
@@ -414,12 +400,6 @@ rule(
     Severity.WARNING,
     "move it to a process of its own; or claim each run, so that one of them does it: `@cron.job(…)` of cronce",
 )(_check_of("CR207", _looped))
-rule(
-    "CR208 job-store-shared-by-processes",
-    Severity.ERROR,
-    "start one scheduler for each store, in a process of its own (`python -m app.scheduler`); or claim each run: "
-    "`protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
-)(_check_of("CR208", _shared_store))
 
 
 @rule(
