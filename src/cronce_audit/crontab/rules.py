@@ -101,6 +101,7 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
                 place,
                 f"`{schedule}` runs {what} {uneven}: a step counts from the full {whole}, and begins anew with the"
                 " next",
+                severity=Severity.INFO if step["long"] else None,
                 remedy=f"write the {unit}s (`0,30`), or use an interval instead of a cron expression",
             )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce.integrations.crontab import dedupe
+from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
@@ -108,6 +109,14 @@ def test_the_days_of_the_change_are_named(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_each_minute_of_one_hour_is_found(tmp_path: Path, line: str, found: bool) -> None:
     assert findings_in(tmp_path, {"crontab": f"{line}\n"}, "CR408") == (["CR408 crontab:1"] if found else [])
+
+
+@pytest.mark.parametrize(("minutes", "severity"), [("*/45", Severity.WARNING), ("*/80", Severity.INFO)])
+def test_a_step_that_is_longer_than_the_hour_comes_once_an_hour_and_is_information(
+    tmp_path: Path, minutes: str, severity: Severity
+) -> None:
+    found = report_on(tmp_path, {"crontab": f"{minutes} * * * * /app/run.sh\n"}).findings
+    assert [(one.rule, one.severity) for one in found] == [("CR408", severity)]
 
 
 def test_dedupe_is_recommended_for_what_it_takes_away_and_for_nothing_else(tmp_path: Path) -> None:
