@@ -109,7 +109,7 @@ CLOCKS: Final = (
     "container-not-in-utc", "machine-not-in-utc", "runs-twice-when-the-clocks-go-back",
     "time-that-clocks-show-twice-or-never",
 )  # fmt: skip
-_UTC_OR_UNSET: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal", "UTC0", "")
+_UTC_OR_UNSET: Final = (*_UTC, "UTC0", "")
 _NO_CRONJOB: Final = "there is no CronJob here"
 
 

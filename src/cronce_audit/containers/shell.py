@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from cronce_audit.grammars import tree, within
 from cronce_audit.scripts import Simple, commands_of
 
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _COMPOUND: Final = (
     "while_statement", "for_statement", "c_style_for_statement", "if_statement", "case_statement", "subshell",
     "function_definition", "compound_statement", "negated_command",

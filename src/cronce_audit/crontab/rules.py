@@ -37,11 +37,6 @@ def leaves_if_locked(command: str) -> bool:
     return _AT_ONCE.search(command) is not None
 
 
-def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
-    known = facts.conclude(homes)
-    return ((line, known[line.place.path]) for line in facts.of(CronLine))
-
-
 # --- too often --------------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +185,8 @@ def _may_start(words: Sequence[str]) -> bool:
     confidence=Confidence.MEDIUM,
 )
 def time_that_clocks_show_twice_or_never(facts: Facts) -> Iterator[Found]:
-    for line, home in _homes_of_lines(facts):
+    for line in facts.of(CronLine):
+        home = facts.conclude(homes)[line.place.path]
         if home.engine in ("debian", "supercronic", "other") or line.guard == "cronce":
             continue
         for zone in zones(line, home, facts):
