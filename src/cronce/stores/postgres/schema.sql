@@ -91,12 +91,13 @@ UPDATE {schema}.cronce_meta SET schema = {version} WHERE schema < {version};
 -- All of a batch is one transaction, and it comes to what judge() in base.py says. The order of things:
 --
 --   1. The life of the store is held (a shared lock that only the beginning of another life waits for), then read.
---   2. Cells are read without locks, and judged. Where nothing can be won, that is the answer: no lock, no number from
---      the sequence, no transaction id, nothing in the log.
---   3. What can be won is written on the version just read: first the cells that are new, then the others, either in
---      the order of keys. So no two batches ever wait for each other in a ring: whoever waits to make a cell has locked
---      none, and whoever waits for a cell that is there waits in the order of keys. If somebody was faster all of it
---      is undone, and judged again by what stands there now.
+--   2. The first group is read without locks, and judged; all are, where it cannot be won. Where nothing can be won, that
+--      is the answer: no lock, no number from the sequence, no transaction id, nothing in the log.
+--   3. All is written on the versions that the writer has seen or, where all was read, what can be won on the versions
+--      just read: first the cells that are new, then the others, either in the order of keys. So no two batches ever wait
+--      for each other in a ring: whoever waits to make a cell has locked none, and whoever waits for a cell that is there
+--      waits in the order of keys. If one of them is otherwise by then all of it is undone, and judged by what stands
+--      there now.
 --
 -- An answer is rows, in any order: one about the store, at place 0, and one for each write at its place, from 1 on.
 --   place 0   refused: 1 the writer believes in another life, 2 it saw more than the store knows, or the server may have
