@@ -1028,6 +1028,7 @@ def _expected(store: Store, by: str, mark: Mark | None, *, newest_first: bool = 
     return [key for _, key in sorted(found, reverse=newest_first)]
 
 
+FAR_AHEAD: Final = EPOCH + timedelta(days=80_000)
 AS_IT_IS: Final = -2
 """In a random batch: the version that the cell has, whatever it is."""
 
@@ -1043,20 +1044,22 @@ def _random_batch(dice: random.Random, *, grouped: bool) -> Iterator[Write]:
 
 
 def _pairs(dice: random.Random, mistakes: int, *, grouped: bool) -> Iterator[Write]:
-    """Ten pairs, seen as they are but for so many."""
+    """Ten pairs, each seen as it is and in time but for so many."""
     wrong = dice.sample(range(20), mistakes)
     for group, number in enumerate(dice.sample(range(30), 10)):
-        group_number = group if grouped else None
         for place, key in enumerate((f"run/{number}", f"turn/{number}")):
-            seen = (
-                dice.choice([ABSENT, FREE, 1])
-                if 2 * group + place in wrong
-                else dice.choice([AS_IT_IS, AS_IT_IS, FREE])
-            )
-            mark, at = dice.choice([Mark.FREE, Mark.FREE, Mark.OPEN]), dice.choice([None, DAY])
-            yield Write(
-                key, seen, str(dice.random()), mark, at, place == 0, dice.choice([None, HOUR]), group=group_number
-            )
+            seen, mark = dice.choice([AS_IT_IS, AS_IT_IS, FREE]), dice.choice([Mark.FREE, Mark.FREE, Mark.OPEN])
+            at, ttl = dice.choice([None, DAY]), dice.choice([None, HOUR])
+            write = Write(key, seen, str(dice.random()), mark, at, place == 0, ttl, group=group if grouped else None)
+            if 2 * group + place in wrong:
+                write = dice.choice(
+                    [
+                        write._replace(seen=dice.choice([ABSENT, 1])),
+                        write._replace(not_before=FAR_AHEAD),
+                        write._replace(not_after=DAY),
+                    ]
+                )
+            yield write
 
 
 def _seen(store: Store, batch: Sequence[Write]) -> list[Write]:
