@@ -125,6 +125,16 @@ def rerun_of(slot: Slot) -> Slot | None:
     return slot._replace(request=again["of"] or "") if again else None
 
 
+BACKFILL: Final = "backfill"
+"""The request of the one run that a backfill makes of a slot."""
+
+
+def run_again(slot: Slot) -> tuple[Slot, ...]:
+    """What this run by hand settles if it succeeds: the slot that it reruns or backfills, after what is between."""
+    of = slot._replace(request="") if slot.request == BACKFILL else rerun_of(slot)
+    return () if of is None else (of, *run_again(of))
+
+
 def slot_of_cell(key: str) -> Slot:
     """The slot behind the key of a run cell."""
     job, _, rest = key.removeprefix("run/").partition("/")

@@ -409,7 +409,7 @@ def test_resolving_a_slot_names_the_rerun_of_it_that_will_run_all_the_same(url: 
 def test_a_backfill_runs_what_never_succeeded_and_says_how_it_ended(url: str, say: Say) -> None:
     ran(url, ago(4))
     ran(url, ago(3), None)
-    head = "billing: 4 slots; 1 succeeded, 1 are open, 0 failed in an earlier backfill; 2 to run\n"
+    head = "billing: 4 slots; 1 succeeded, 1 open, 0 failed in an earlier backfill; 2 to run\n"
     listed = "".join(f"  {ago(minutes).key}\n" for minutes in (2, 1))
     assert say(*BACKFILL, "--dry-run") == f"{head}{listed}nothing was requested: this was a dry run\n"
     with worker(url):
@@ -454,7 +454,7 @@ def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say
     told = say(*BACKFILL, code=1).splitlines()
     assert told[1:] == ["4 have not started: no live scheduler runs billing; start `cronce run app:cron`"]
     told = say(*BACKFILL, "--cancel").splitlines()
-    assert ("4 are open" in told[0], told[1:]) == (True, ["4 runs cancelled"])
+    assert ("4 open" in told[0], told[1:]) == (True, ["4 runs cancelled"])
     assert [record(url, ago(minutes, "backfill").key).reason for minutes in (4, 3, 2, 1)] == ["cancelled by ada"] * 4
 
 

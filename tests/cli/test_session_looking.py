@@ -165,6 +165,8 @@ def test_a_command_to_paste_has_no_url_whose_password_was_left_out(monkeypatch: 
         "If it is new, run `cronce store init`. Run it with the same --store"
     )
     assert cli.pasteable("nothing to do.") == "nothing to do."
+    page = "wrong\n  a@x  lost  `cronce why a@x`\nlast\n  a@x  succeeded  3s"
+    assert cli.pasteable(f"{page}\n") == f"{page}\nRun these commands with the same --store.\n"
 
 
 def test_what_a_job_printed_is_not_taken_for_a_command_to_paste(monkeypatch: pytest.MonkeyPatch) -> None:

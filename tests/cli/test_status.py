@@ -382,6 +382,28 @@ def test_show_of_a_slot_is_why(cron: Cronce, url: str, capsys: pytest.CaptureFix
     assert told(capsys, url, "show", key) == told(capsys, url, "why", key)
 
 
+def test_a_failed_slot_stays_wrong_while_its_rerun_waits(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was dropped at once, before the rerun ran; a watcher listed it all the while."""
+    fails = cron.job("*/15 * * * *", name="fails", start_within="3650d")(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fails.at("2026-03-29T01:00:00Z")()
+    line = "  fails@2026-03-29T01:00:00Z  failed  `cronce why fails@2026-03-29T01:00:00Z`"
+    assert line in said(capsys, url, "status").splitlines()
+    cron.rerun("fails@2026-03-29T01:00:00Z", by="ada")
+    assert line in said(capsys, url, "status").splitlines()
+
+
+def test_more_jobs_than_were_read_are_not_counted(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of twelve it said: and 1 more."""
+    for number in range(11):
+        job = cron.job("*/15 * * * *", name=f"job-{number:02}", start_within="3650d")(lambda: None)
+        job.at("2026-03-29T01:00:00Z")()
+    (following,) = [part for part in said(capsys, url, "status").split("\n\n") if part.startswith("next")]
+    assert (len(following.splitlines()), following.splitlines()[-1]) == (7, "  … and more")
+
+
 # --- in the order they ran --------------------------------------------------------------------------------------------
 
 

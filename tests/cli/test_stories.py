@@ -146,7 +146,7 @@ def test_a_cluster_with_a_backfill(terminal: Terminal) -> None:
         wait_until(lambda: '"carried": true' in terminal.type("cronce jobs --json")[0])
         told, _ = terminal.type("cronce rerun billing --from 2026-03-01T00:00:00Z --to 2026-03-01T03:00:00Z")
         assert told.splitlines() == [
-            "billing: 3 slots; 0 succeeded, 0 are open, 0 failed in an earlier backfill; 3 to run",
+            "billing: 3 slots; 0 succeeded, 0 open, 0 failed in an earlier backfill; 3 to run",
             "3 succeeded",
         ]
         hours = [f"billing@2026-03-01T0{hour}:00:00Z#backfill" for hour in range(3)]

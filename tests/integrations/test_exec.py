@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -143,6 +144,26 @@ def test_a_call_that_ran_a_rerun_has_its_exit_code_and_says_how_it_ended(node: H
         cron.rerun(f"sync@{SLOT}", by="ada")
     told = f"cronce exec: sync@{SLOT}#rerun-3 succeeded\n"
     assert ended(node.exec(*AT, "-v", command=sh("exit 0"))) == (0, "", told)
+
+
+def test_a_call_that_ran_a_backfill_of_its_slot_has_settled_it(node: HandNode) -> None:
+    """The slot stayed failed, with the advice to run it again: that did the work twice."""
+    fixed = node.folder / "fixed"
+    words = (*AT, "--schedule", "* * * * *", "--start-within", "3650d")
+    call = partial(node.exec, *words, command=sh(f"test -e {fixed} && echo $CRONCE_KEY"))
+    assert ended(call())[0] == 1
+    fixed.touch()
+    with Cronce(node.url) as cron:
+        assert cron.backfill("sync", SLOT, f"{SLOT[:-3]}01Z", by="ada") == [f"sync@{SLOT}#backfill"]
+    assert ended(call()) == (0, f"sync@{SLOT}\n", "")
+    assert ended(call()) == (0, "", "")
+    with Cronce(node.url) as cron:
+        (slot,) = cron.look.why(f"sync@{SLOT}")["slots"]
+        assert (slot["case"], slot["run"] and slot["run"]["reason"]) == (
+            "succeeded",
+            f"resolved: by sync@{SLOT}#backfill",
+        )
+        assert cron.backfill("sync", SLOT, f"{SLOT[:-3]}01Z", by="ada") == []
 
 
 def test_a_failure_that_cannot_be_noted_either_is_told_after_the_error(node: HandNode) -> None:

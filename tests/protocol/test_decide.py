@@ -204,3 +204,22 @@ def test_a_rerun_that_succeeded_settles_what_it_ran_again() -> None:
     assert ended.change is not None
     said_again = view._replace(record=ended.change.record, turns=())
     assert decided(said_again, Finish(FENCE, Outcome.SUCCEEDED)).also == settles, "its reply was lost"
+
+
+@pytest.mark.parametrize(
+    ("request_", "settled"),
+    [
+        ("backfill", [""]),
+        ("backfill:rerun-2", ["backfill", ""]),
+        ("t-1:rerun-1", ["t-1"]),
+        ("t-1", []),
+        ("rerun-1", [""]),
+    ],
+)
+def test_what_a_run_by_hand_settles_if_it_succeeds(request_: str, settled: list[str]) -> None:
+    """A slot that had failed stayed so after its backfill, and was run once more on our advice."""
+    by_hand = SLOT._replace(request=request_)
+    view = RUNNING._replace(slot=by_hand, run=RUNNING.run._replace(key=by_hand.cell), turns=(MINE,))
+    done = Resolve("done", f"by {by_hand.key}")
+    expected = tuple((SLOT._replace(request=one).cell, done) for one in settled)
+    assert decided(view, Finish(FENCE, Outcome.SUCCEEDED)).also == expected

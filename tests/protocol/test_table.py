@@ -331,6 +331,14 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         ),
     ),
     (
+        "failed in words like ours, and a rerun takes its place", Row.CLOSED,
+        Scene(OVER, FAILED._replace(reason="endpoint superseded by /v2")), Resolve("superseded", "superseded by #2"),
+        Decision(
+            Closed(Outcome.FAILED, "endpoint superseded by /v2; superseded by #2"),
+            Change(FAILED._replace(reason="endpoint superseded by /v2; superseded by #2"), Mark.CLOSED),
+        ),
+    ),
+    (
         "succeeded, and a rerun takes its place", Row.CLOSED, SCENES[Row.CLOSED],
         Resolve("superseded", "superseded by #2"), Decision(Closed(Outcome.SUCCEEDED, "fine")),
     ),

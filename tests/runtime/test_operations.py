@@ -638,6 +638,22 @@ def test_a_run_whose_holder_is_gone_is_closed_as_lost_and_can_be_run_again(
     assert (cell.mark, decode(cell.value).outcome, decode(cell.value).reason) == (Mark.CLOSED, Outcome.LOST, lost)
 
 
+def test_a_run_whose_holder_is_gone_is_closed_before_a_backfill(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """It was left out as open, and closed as lost by the next call: it never ran."""
+    left_behind(node, other, clock)
+    seen = other.do(backfill_stretch(hand(other), "billing", START, START + SECOND))
+    assert (seen.busy, seen.wanted) == (1, ())
+    assert filled(other, 0, 1) == ["12:00:00Z#backfill"]
+    assert record(store, SLOT).outcome is Outcome.LOST
+    close(node, later(0, "backfill"))
+    assert (record(store, SLOT).outcome, record(store, SLOT).reason) == (
+        Outcome.SUCCEEDED,
+        "resolved: by billing@2026-03-29T12:00:00Z#backfill",
+    )
+
+
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_run_whose_holder_is_gone_can_be_resolved(
     node: HandNode, other: HandNode, store: Wire, clock: HandClock, joined: bool

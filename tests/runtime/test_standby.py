@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from cronce.model import Slot
 from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, State
@@ -18,7 +20,7 @@ from cronce.runtime.run import Run, Skipped
 from cronce.runtime.standby import Standby
 from cronce.runtime.steps import take, take_async
 from tests.house.wait import wait_until
-from tests.runtime.office import Office, StillBeat, job
+from tests.runtime.office import Office, StillBeat, job, watch
 from tests.runtime.shelf import START, Wire
 
 NOON = Slot("billing", START)
@@ -54,10 +56,10 @@ class Guarded:
 class Other:
     """Another process, in the middle of the slot."""
 
-    def __init__(self, store: Wire, on_lost: OnLost = "rerun", lease: float = 10.0) -> None:
+    def __init__(self, store: Wire, on_lost: OnLost = "rerun", lease: float = 10.0, slot: Slot = NOON) -> None:
         self.office = Office(store)
         terms = Terms(timedelta(seconds=lease), on_lost, "allow", outside=True)
-        (grant,) = self.office.node.do(self.office.node.ledger.claim([Wanted(NOON, terms)]))
+        (grant,) = self.office.node.do(self.office.node.ledger.claim([Wanted(slot, terms)]))
         assert isinstance(grant, Grant)
         self.grant = grant
 
@@ -118,6 +120,18 @@ def test_while_the_holder_renews_it_asks_seldom_and_takes_nothing(store: Wire) -
     assert guarded.ran == []
     assert max(calls) <= 6
     assert record(store).state is State.RUNNING
+
+
+def test_a_call_whose_older_slot_fails_stands_by_for_its_own(store: Wire) -> None:
+    """It raised before it did, and its own slot was left to the next call."""
+    Other(store, slot=Slot("billing", START - timedelta(minutes=15)))
+    other, guarded = Other(store), Guarded(store)
+    for _ in range(5):
+        watch(guarded.office, 5)
+        other.renew()
+    with pytest.raises(ZeroDivisionError):
+        guarded.office.play(guarded.call(lambda _run: 1 / 0).steps(NOON), other.renew)
+    assert guarded.standby.look() is not None
 
 
 def test_what_is_closed_is_looked_at_no_more(store: Wire) -> None:

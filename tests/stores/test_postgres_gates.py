@@ -210,6 +210,11 @@ LOSING: dict[str, Callable[[Store], Swapped]] = {
     "groups for their turns": lambda store: swap(
         store, *(claim(f"{kind}/{number}", group=number) for number in range(100) for kind in ("new", "turn"))
     ),
+    "groups of two sizes": lambda store: swap(
+        store,
+        *(claim(f"{kind}/{number}", seen=0, group=number) for number in range(50) for kind in ("new", "turn")),
+        *(claim(f"run/{number}", seen=0) for number in range(50)),
+    ),
     "a key twice": lambda store: swap(store, claim("run/0"), claim("run/0")),
     "another life": lambda store: store.swap([claim("new")], (1, 1)),
     "nothing": swap,

@@ -327,6 +327,17 @@ def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_the
     ]
 
 
+def test_words_of_a_job_that_look_like_ours_are_not_taken_for_what_a_person_said(node: HandNode, store: Wire) -> None:
+    finish(node, granted(node), Outcome.FAILED, "HTTP 500, retried: 3 times; endpoint superseded by /v2")
+    found = asked(store)
+    assert f"`cronce rerun {SLOT.key}`" in tell(found.stories[0], found)
+    node.do(node.ledger.resolve(SLOT, Resolve("retry", "by ada: fixed")))
+    assert told(store).splitlines()[2:4] == [
+        "  12:00:00Z  failed: HTTP 500, retried: 3 times; endpoint superseded by /v2",
+        "  12:00:00Z  retried: by ada: fixed",
+    ]
+
+
 def test_a_slot_that_is_tried_again_says_which_attempt_failed_and_from_when_the_next_may_start(
     node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:

@@ -176,8 +176,11 @@ def pasteable(text: str) -> str:
     shown = mask(_called.store)
     if shown == _called.store:
         return re.sub(command, lambda found: f"{found[0]} --store {quote(shown)}", text, flags=re.M)
-    again = f"{text.rstrip('.')}. Run it with the same --store"  # a password is not printed
-    return again if re.search(command, text, flags=re.M) else text
+    if not re.search(command, text, flags=re.M):
+        return text
+    line = text.rstrip("\n")  # a password is not printed
+    again = "\nRun these commands with the same --store." if "\n" in line else ". Run it with the same --store"
+    return line.rstrip(".") + again + text[len(line) :]
 
 
 def let_go() -> None:

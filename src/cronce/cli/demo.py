@@ -129,7 +129,7 @@ def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
     return f"{side} {verdict.slots} slots, {runs}{lost}{taken_over}"
 
 
-# --- who looks on -----------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 class DemoTable:

@@ -420,7 +420,9 @@ def _run_backfill(options: argparse.Namespace) -> int:
         )
     refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
-        stretch = actor.node.do(backfill_stretch(actor.operator, job, options.start, options.end, options.most))
+        settles = not (options.dry_run or options.cancel)
+        asked_for = (job, options.start, options.end, options.most)
+        stretch = actor.node.do(backfill_stretch(actor.operator, *asked_for, settles=settles))
         if not options.json:
             print(_surveyed(job, stretch), flush=True)
         try:
@@ -477,9 +479,9 @@ def _counts(stretch: Stretch) -> dict[str, int]:
 
 
 def _surveyed(job: str, stretch: Stretch) -> str:
-    slots = sum(_counts(stretch).values())
+    slots = counted(sum(_counts(stretch).values()), "slot")
     return (
-        f"{job}: {slots:,} slots; {stretch.succeeded:,} succeeded, {stretch.busy:,} are open,"
+        f"{job}: {slots}; {stretch.succeeded:,} succeeded, {stretch.busy:,} open,"
         f" {len(stretch.ended):,} failed in an earlier backfill; {len(stretch.wanted):,} to run"
     )
 

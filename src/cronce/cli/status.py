@@ -16,7 +16,7 @@ from cronce.look import Status, find_status, status_document
 from cronce.model import MONITOR, Instant, leader_cell, spell
 from cronce.monitor.alerts import incidents, is_seen_to
 from cronce.monitor.read_jobs import hosts_refused
-from cronce.monitor.read_overview import GONE_SHOWN_FOR, UNNAMED_KINDS, ForeignSchedulerSeen
+from cronce.monitor.read_overview import GONE_SHOWN_FOR, UNNAMED_KINDS, UPCOMING, ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
 from cronce.runtime.flow import Flow
@@ -37,7 +37,7 @@ ROWS: Final = 5
 NO_SCHEDULER: Final = ColouredText("no live scheduler runs it", "bad")
 
 STATUS_EPILOG: Final = """
-It reads, and changes no record. Each list is cut to five lines; --json has all of it.
+It reads, and changes no record. Each list is cut to five lines; --json has more.
 
 examples:
   cronce status
@@ -90,18 +90,20 @@ def _screen(found: Status, place: str, watched: LastWatched) -> Iterator[str]:
     yield _part("schedulers", there, _none_alive(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
     yield _part("waiting", [_waiting_line(run, found) for run in waiting])
-    yield _part("next", [_next_line(line, found) for line in seen.upcoming], _none_next(found))
+    yield _part("next", [_next_line(line, found) for line in seen.upcoming], _none_next(found), most=UPCOMING)
     yield _part("last", [_run_line(run, now) for run in over], "nothing ran yet")
     for kind, held in ((LOCK_LEASES, found.locks), (LEADERS, found.leaders)):
         yield _part(kind.way, [[one.name, toned(kind.says(one.state)), _holder(one)] for one in held])
     yield _part("observed", [_observed_line(one) for one in found.observed])
 
 
-def _part(title: str, rows: Sequence[Sequence[Text]], none: str = "") -> str:
-    """A few lines under a title; where there are none, what there is to say of that, if anything."""
+def _part(title: str, rows: Sequence[Sequence[Text]], none: str = "", most: int = 0) -> str:
+    """A few lines under a title; where there are none, what there is to say of that, if anything. `most`: no more were
+    read."""
     if not rows:
         return paint(ColouredText(title, "dim"), screen()) + f"  {none}" if none else ""
-    more: list[Sequence[Text]] = [[f"… and {len(rows) - ROWS:,} more", *[""] * (len(rows[0]) - 1)]]
+    left = "more" if len(rows) == most else f"{len(rows) - ROWS:,} more"
+    more: list[Sequence[Text]] = [[f"… and {left}", *[""] * (len(rows[0]) - 1)]]
     lines = [*rows[:ROWS], *(more if len(rows) > ROWS else [])]
     return table([title, *[""] * (len(rows[0]) - 1)], [[f"  {_plain(row[0])}", *row[1:]] for row in lines], screen())
 
@@ -156,7 +158,7 @@ def _wrong(found: Status) -> Iterator[list[str]]:
             *(f"    {paint(text, screen())}" for text in (one.lead.text, one.lead.remedy) if text),
         ]
     slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
-    last = {run.slot.job: run for run in reversed(seen.newest)}
+    last = {run.slot.job: run for run in reversed(seen.newest) if run.record and run.record.is_closed}
     failed = [run for run in last.values() if run.shown == "failed"]
     lapsed = [run for run in seen.open.runs if run.lapsed]
     for run in (*lapsed, *seen.attention.runs, *failed):

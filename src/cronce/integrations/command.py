@@ -19,7 +19,7 @@ from zlib import crc32
 from cronce.clock import Clock
 from cronce.errors import BadRecord, CronceError, LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
-from cronce.model import Origin, Slot, Write, rerun_of, slot_of_cell, spell
+from cronce.model import Origin, Slot, Write, run_again, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome, decode
@@ -217,7 +217,7 @@ class _Command(Command):
 
     def stands_for(self, own: Slot) -> bool:
         """Whether its code is that of a call whose own slot does not run: something failed, or it was a rerun of it."""
-        return self.code != 0 or any(rerun_of(slot) == own for slot, _ in self.ended_runs)
+        return self.code != 0 or any(own in run_again(slot) for slot, _ in self.ended_runs)
 
 
 class Announce(Protocol):

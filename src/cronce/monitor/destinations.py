@@ -296,8 +296,8 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
     asking = threading.Thread(target=lambda: trouble.append(_answered(request)), name="cronce-post", daemon=True)
     asking.start()
     asking.join(POST_TIMEOUT)
-    if trouble[-1]:
-        raise Undelivered(f"{shown(parts)} {trouble[-1]}")
+    if why := trouble[-1]:
+        raise Undelivered(f"{shown(parts)} {why}")
 
 
 def _answered(request: Request) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, SWITCH, Boot, Cell, Epoch, Instant, Mark, Slot, Traits
+from cronce.model import BACKFILL, BOARD_JOBS, SWITCH, Boot, Cell, Epoch, Instant, Mark, Slot, Traits
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Record, standing_act
@@ -22,7 +22,6 @@ from cronce.protocol.table import Row
 from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectSeen, look_at
 from cronce.runtime.flow import Flow, Load, Request
-from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
 from cronce.runtime.run import times_begun
 from cronce.runtime.scheduling.roster import NO_JOBS, chunks

@@ -10,7 +10,7 @@ arithmetic of time. The loop (`runtime.loop`) calls `decide`, and sends the writ
 from collections.abc import Collection
 from typing import assert_never
 
-from cronce.model import ABSENT, FREE, Cell, Instant, Mark, Refusal, Write, rerun_of
+from cronce.model import ABSENT, FREE, Cell, Instant, Mark, Refusal, Write, run_again
 from cronce.protocol.commands import (
     Answer,
     Busy,
@@ -47,8 +47,8 @@ def decide(view: View, command: Command) -> Decision | Need:
     return _with_turn(view, command, rule(view, command), new)
 
 
-def _with_turn(view: View, command: Command, ruling: Decision, job: Job | None) -> Decision | Need:
-    answer, change = ruling.answer, ruling.change
+def _with_turn(view: View, command: Command, ruled: Decision, job: Job | None) -> Decision | Need:
+    answer, change = ruled.answer, ruled.change
     also = settled_by(view, answer)
     if change is None:
         return DECIDE_AGAIN if view.guessed else Decision(answer, job=job, also=also)
@@ -66,11 +66,10 @@ def _with_turn(view: View, command: Command, ruling: Decision, job: Job | None) 
 
 
 def settled_by(view: View, answer: Answer) -> tuple[Errand, ...]:
-    """A rerun that succeeded settles what it ran again, if that had failed, was lost or is unknown."""
+    """A rerun or a backfill that succeeded settles what it ran again, if that had failed, was lost or is unknown."""
     if view.slot is None or not view.slot.request or not isinstance(answer, Finished) or not answer.outcome.is_success:
         return ()
-    again = rerun_of(view.slot)
-    return ((again.cell, Resolve("done", f"by {view.slot.key}")),) if again else ()
+    return tuple((again.cell, Resolve("done", f"by {view.slot.key}")) for again in run_again(view.slot))
 
 
 def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Need:

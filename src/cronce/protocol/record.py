@@ -176,6 +176,11 @@ class Record(NamedTuple):
         """A person recorded how it ended; the time of that record is not when it ended."""
         return self.reason.startswith(RESOLVED)
 
+    @property
+    def superseded(self) -> bool:
+        """A newer rerun took its place; its own words may say so of other things."""
+        return self.reason.rpartition("; ")[2].startswith(SUPERSEDED)
+
     def took(self, now: Instant | None = None) -> timedelta | None:
         """How long it ran, or has run by now. None if not known: a lost run is finished when the loss is noticed."""
         ended = now if self.is_running else self.finished
@@ -243,7 +248,7 @@ class Job(NamedTuple):
     firing: str = ""
     spans: tuple[SpanRecord, ...] = ()
     purging: Purging | None = None
-    code: str = ""  # where its function is, as module:name
+    code: str = ""  # where its function is, as module:name, or which command it is
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------

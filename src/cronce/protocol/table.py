@@ -82,7 +82,6 @@ from cronce.protocol.record import (
     REASON_KEPT,
     RELEASED,
     RESOLVED,
-    SUPERSEDED,
     TOO_LATE,
     Maker,
     Outcome,
@@ -182,7 +181,7 @@ def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
     return maker in view.over or (mine is not None and maker.run == mine.run and maker.fence < mine.fence)
 
 
-# --- the rules: (view, command) → ruling ------------------------------------------------------------------------------
+# --- the rules: (view, command) → decision ----------------------------------------------------------------------------
 
 _NEW: Final = Record(State.DUE)
 
@@ -389,7 +388,7 @@ def resolve(view: View, command: Resolve) -> Decision:
 
 def supersede(view: View, command: Resolve) -> Decision:
     record = view.stands
-    if record.outcome is None or not record.outcome.is_bad or SUPERSEDED in record.reason:
+    if record.outcome is None or not record.outcome.is_bad or record.superseded:
         return closed(view, command) if record.is_closed else nothing(view, command)
     reason = "; ".join(filter(None, (record.reason, command.reason)))
     return Decision(Closed(record.outcome, reason), Change(record._replace(reason=reason), Mark.CLOSED))
@@ -504,5 +503,5 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
 
 
 def rule(view: View, command: Command) -> Decision:
-    ruling: Decision = TABLE[row(view, command)][type(command)](view, command)
-    return ruling
+    decision: Decision = TABLE[row(view, command)][type(command)](view, command)
+    return decision

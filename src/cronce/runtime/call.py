@@ -10,8 +10,7 @@ gone. So a crontab, or any trigger, is enough to take over.
 A process that calls often looks only every few seconds, and after a failure of its own that is to be retried.
 
 *A refusal is an answer.* A caller that lost the slot gets `Skipped`, with the reason; or the exception of an older slot
-or a rerun, if the call ran that and it failed. Only a store that does not answer
-raises an exception, and then the job function does not run.
+or a rerun, if the call ran that and it failed. Where the store does not answer that is raised, and nothing runs.
 
 *What cannot be recorded.* If the store is unreachable when a job function ends, the end is written again and again
 until the lease can no longer be trusted. Then the call raises, since by the record the run still goes on, and the end
@@ -137,10 +136,10 @@ class Call:
         if is_prevented(answer) and not self._only_noted:
             self.keeper.prevented.add(self.slot.job, self.node.ledger.know.now())
         self._refused(self.slot, result.reason, self.keeper)
-        if self._older_failed is not None:
-            raise self._older_failed
         if isinstance(answer, Held) and self._standby is not None:
             self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
+        if self._older_failed is not None:
+            raise self._older_failed
         return result
 
     def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:

@@ -616,4 +616,6 @@ _LEFT_ALONE: Final = {
 
 def whose(by: str, me: str) -> str:
     """Who has what this process no longer has, for people."""
-    return "it was closed while this process could not reach the store" if by in ("", me) else f"{by} has it now"
+    if by not in ("", me):
+        return f"{by} has it now"
+    return "its lease expired, since this process was paused or could not reach the store, and it was closed"

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, get_args
 
 from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable, StoreUnusable
 from cronce.model import (
+    BACKFILL,
     SWITCH,
     Cell,
     Instant,
@@ -61,8 +62,6 @@ TRIGGER_ID_TTL: Final = timedelta(days=30)
 """For how long the id of a trigger means the same run."""
 
 Verdict = Literal["done", "retry"]
-
-BACKFILL: Final = "backfill"
 
 
 class StandingOrder(NamedTuple):
@@ -207,10 +206,11 @@ class Operator:
                 return before
         record = yield from self._record(base)
         if not record.is_closed:
-            raise CronceError(f"{base.key} is {record.state}{_on(record)}: only a closed slot can be run again")
+            why = "only a closed slot can be run again" if record.is_running else "it runs without a rerun"
+            raise CronceError(f"{base.key} is {record.state}{_on(record)}: {why}")
         prefix, reruns = yield from self._reruns(base)
         if lapsed := [one for one in reruns if one.lapsed]:
-            yield from self._settle(lapsed)
+            yield from self.settle(lapsed)
             prefix, reruns = yield from self._reruns(base)
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
         if going_on is None and not force:
@@ -302,7 +302,7 @@ class Operator:
         reply = sure((yield from self.ledger.resolve(slot, command)))
         (seen,) = (yield from self.look([slot])) if isinstance(reply, Held) else [None]
         if seen is not None and seen.lapsed:
-            yield from self._settle([seen], checked=True)
+            yield from self.settle([seen], checked=True)
             reply = sure((yield from self.ledger.resolve(slot, command)))
         match reply:
             case Queued():
@@ -349,13 +349,13 @@ class Operator:
         if seen.record is None:
             raise CronceError(seen.trouble)
         if seen.lapsed:
-            yield from self._settle([seen])
+            yield from self.settle([seen])
             (seen,) = yield from self.look([slot])
         assert seen is not None
         assert seen.record is not None
         return seen.record
 
-    def _settle(self, lapsed: Sequence[RunSeen], *, checked: bool = False) -> Flow[None]:
+    def settle(self, lapsed: Sequence[RunSeen], *, checked: bool = False) -> Flow[None]:
         """Close or reopen runs whose lease expired, by the rule that holds for every process. One that may be committed
         in the user's database is closed only by a person who has `checked` that."""
         yield from recall_once(self.ledger)
@@ -497,9 +497,16 @@ class Stretch(NamedTuple):
 
 
 def backfill_stretch(
-    operator: Operator, name: str, start: datetime | str, end: datetime | str, most: int = MOST_BACKFILLED
+    operator: Operator,
+    name: str,
+    start: datetime | str,
+    end: datetime | str,
+    most: int = MOST_BACKFILLED,
+    *,
+    settles: bool = False,
 ) -> Flow[Stretch]:
-    """What a backfill from `start` until before `end` would do. A day begins where the job lives."""
+    """What a backfill from `start` until before `end` would do. A day begins where the job lives. `settles`: runs whose
+    lease expired are closed first, by the rule that holds for every process."""
     operator.refuse_without_history()
     yield from operator.job(name)
     loaded, _ = yield from operator.ledger.client.load([job_cell(name)])
@@ -525,13 +532,17 @@ def backfill_stretch(
             " at a time, or raise the limit with --most"
         )
     runs = yield from _runs_between(name, first, last)
+    lapsed = [run for of_slot in runs.values() for run in of_slot if run.lapsed] if settles else []
+    if lapsed:
+        yield from operator.settle(lapsed)
+        runs = yield from _runs_between(name, first, last)
     return _by_need(slots, runs)
 
 
 def backfill(operator: Operator, name: str, start: datetime | str, end: datetime | str) -> Flow[list[Slot]]:
     """All of it at once; the runs that were asked for."""
     asked: list[Slot] = []
-    for part in backfill_parts((yield from backfill_stretch(operator, name, start, end)).wanted):
+    for part in backfill_parts((yield from backfill_stretch(operator, name, start, end, settles=True)).wanted):
         asked += yield from ask_to_backfill(operator, part)
     return asked
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from cronce.errors import BadInput
 from cronce.model import (
+    BACKFILL,
     SWITCH,
     Cell,
     Epoch,
@@ -33,7 +34,6 @@ from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
-from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import (
     READ_AHEAD,
     HolderSeen,

@@ -119,7 +119,7 @@ def _is_to_settle(story: Story) -> bool:
     record = story.run.record if story.run else None
     bad = story.case in (Case.FAILED, Case.LOST, Case.UNKNOWN)
     lapsed = story.case is Case.LAPSED and record is not None and record.closes_as_lost
-    superseded = record is not None and written.SUPERSEDED in record.reason
+    superseded = record is not None and record.superseded
     return (bad or lapsed) and not superseded and not story.effects.counts.get("in doubt")
 
 
@@ -443,12 +443,12 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
 
 
 def _told_apart(end: str) -> tuple[str, str]:
-    """How it ended, and what people said of it since."""
-    said = _WORD_OF_PERSON.search(end)
+    """How it ended, in its own words, and what people said of it since."""
+    *_, said = (None, *_WORD_OF_PERSON.finditer(end))
     return (end[: said.start()], end[said.end() :]) if said else (end, "")
 
 
-_WORD_OF_PERSON: Final = re.compile(f", (?={written.RESOLVED}|retried: )")
+_WORD_OF_PERSON: Final = re.compile(f", (?=(?:{written.RESOLVED}|retried: )by )")
 
 
 def _rerun(story: Story, record: Record) -> str:

@@ -304,8 +304,6 @@ def _held(scan: Scan) -> tuple[list[str], str]:
     """
     below = ["c.key >= %(low)s", *(["c.key < %(high)s"] if sql.beyond(scan.prefix) is not None else [])]
     marked = [] if scan.mark is None else [f"c.mark = {scan.mark:d}"]
-    if scan.mark in (Mark.OPEN, Mark.ATTENTION):
-        marked.append(f"c.sought = {scan.mark:d}")
     if scan.by == "key":
         return below + marked, "c.key"
     there = f"c.{scan.by} IS NOT NULL"

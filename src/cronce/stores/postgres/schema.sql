@@ -6,6 +6,7 @@ SELECT pg_advisory_xact_lock({lock});
 DO $cronce$
 DECLARE
     found integer;
+    old text;
 BEGIN
     IF to_regnamespace('{text}') IS NULL THEN
         CREATE SCHEMA {schema};
@@ -22,6 +23,13 @@ BEGIN
             RAISE EXCEPTION 'this store has version %, newer than this SQL ({version})', found;
         END IF;
     END IF;
+    FOR old IN  -- what a function returns cannot be replaced
+        SELECT oid::regprocedure FROM pg_proc
+        WHERE pronamespace = to_regnamespace('{text}') AND proname IN ('cronce_swap_few', 'cronce_swap_in_turn')
+            AND prorettype = 'text[]'::regtype
+    LOOP
+        EXECUTE 'DROP FUNCTION ' || old;
+    END LOOP;
 END
 $cronce$;
 
@@ -45,9 +53,7 @@ CREATE SEQUENCE IF NOT EXISTS {schema}.cronce_tally AS bigint;
 
 -- Keys compare bytewise. Half of a page stays empty for updates: a renewal changes no indexed column, so that its new row
 -- stands beside the old one and no index hears of it. That is why `until` is in none: what is open is little. In the
--- order of `at` runs stand alone: the effects of a slot have its instant too, and there may be thousands of them. A turn is
--- taken and freed with each run: so that no index hears of that either, they know the mark as `sought`, in which a turn that
--- is free counts as open.
+-- order of `at` runs stand alone: the effects of a slot have its instant too, and there may be thousands of them.
 CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
     version       bigint NOT NULL,
     at            bigint,
@@ -59,23 +65,12 @@ CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
     value         text NOT NULL
 ) WITH (fillfactor = 50);
 
-DO $cronce$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = '{text}.cronce_cells'::regclass AND attname = 'sought') THEN
-        DROP INDEX IF EXISTS {schema}.cronce_open, {schema}.cronce_attention;
-        ALTER TABLE {schema}.cronce_cells ADD COLUMN sought smallint GENERATED ALWAYS AS (
-            CASE WHEN left(key, 5) = 'turn/' AND mark = 2 THEN 1 ELSE mark END
-        ) STORED;
-    END IF;
-END
-$cronce$;
-
 CREATE UNIQUE INDEX IF NOT EXISTS cronce_by_key ON {schema}.cronce_cells (key);
 CREATE INDEX IF NOT EXISTS cronce_runs_by_at ON {schema}.cronce_cells (
     (CASE WHEN left(key, 4) = 'run/' THEN at END), key
 ) WHERE (CASE WHEN left(key, 4) = 'run/' THEN at END) IS NOT NULL;
-CREATE INDEX IF NOT EXISTS cronce_open ON {schema}.cronce_cells (key) WHERE sought = 1;
-CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) WHERE sought = 4;
+CREATE INDEX IF NOT EXISTS cronce_open ON {schema}.cronce_cells (key) WHERE mark = 1;
+CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) WHERE mark = 4;
 
 -- A life begins. The server and the database are remembered, so that a copy is told from the original.
 INSERT INTO {schema}.cronce_meta (schema, birth, tally, base, origin, last_write, identity, timeline)
@@ -90,7 +85,8 @@ UPDATE {schema}.cronce_meta SET schema = {version} WHERE schema < {version};
 --
 -- All of a batch is one transaction, and it comes to what judge() in base.py says. The order of things:
 --
---   1. The life of the store is held (a shared lock that only the beginning of another life waits for), then read.
+--   1. The life of the store is held (a shared lock, for which only the beginning of another life waits, this file and a
+--      batch that names a key twice), then read.
 --   2. The first group is read without locks, and judged; all are, where it cannot be won. Where nothing can be won, that
 --      is the answer: no lock, no number from the sequence, no transaction id, nothing in the log.
 --   3. All is written on the versions that the writer has seen or, where all was read, what can be won on the versions
@@ -383,7 +379,9 @@ DECLARE
     keys constant text[] := string_to_array(joined_keys, divider);
     texts text[];
     many constant integer := cardinality(keys);
-    first constant integer := greatest(size, 1);
+    first constant integer := CASE size
+        WHEN 0 THEN (SELECT count(*) FROM unnest(groups) AS g WHERE g = groups[1]) ELSE size
+    END;
     head {schema}.cronce_answer := {schema}.cronce_enter(seen_birth, seen_tally, patience);
     now_us constant bigint := head.at;
     likely boolean;
@@ -401,7 +399,8 @@ BEGIN
     END IF;
 
     -- Most batches are won or lost as a whole, as their first group is. If that can be won, all are written unread, as they
-    -- were seen; a cell that is free or absent is taken for what the first such is. If it cannot, perhaps none can.
+    -- were seen; one that is free or absent is taken for what such a one of the first group is. If it cannot, perhaps none
+    -- can, and that is sooner told without what a write needs.
     befores := coalesce(nullif(befores, '{}'), ats);
     SELECT bool_and(j.reason = 0),
            bool_or(j.version IS NOT NULL) FILTER (WHERE seens[1 + (j.place - 1) % cardinality(seens)] = -1)
@@ -468,7 +467,8 @@ BEGIN
             END IF;
             IF 0 <> ANY (expected) THEN
                 -- The plan is a nested loop, as the settings above leave it: over these rows in their order, or over all
-                -- cells by their index. Either is the order of keys.
+                -- cells by their index. Either is the order of keys. A cell that was freed since the numbers were drawn is
+                -- not taken by these: fences would fall.
                 WITH won AS (
                     UPDATE {schema}.cronce_cells AS c
                     SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), c.until),
@@ -485,7 +485,7 @@ BEGIN
                             AND coalesce(u.was, expected[1 + (u.place - 1) % cardinality(expected)]) <> 0
                         ORDER BY u.key COLLATE "C"
                     ) AS n
-                    WHERE c.key = n.key AND (c.version = n.was OR (n.was = -1 AND c.mark = 2))
+                    WHERE c.key = n.key AND (c.version = n.was OR (n.was = -1 AND c.mark = 2 AND c.version < numbers[1]))
                     RETURNING n.place, n.number, c.mark, c.at, c.until, c.fence_birth, c.fence_number
                 )
                 SELECT array_agg((w.place, 0, w.number, w.mark, w.at, w.until, w.fence_birth, w.fence_number, NULL
@@ -522,7 +522,7 @@ BEGIN
     SELECT a.place::integer, coalesce(a.reason, 0), coalesce(a.number, a.version), a.mark::bigint, a.at, a.until,
            a.fence_birth, a.fence_number, CASE WHEN a.number IS NULL THEN a.value END
     FROM unnest(numbers, reasons, expected, cells) WITH ORDINALITY
-        AS a (number, reason, was, version, at, until, fence_birth, fence_number, mark, key, value, sought, place)
+        AS a (number, reason, was, version, at, until, fence_birth, fence_number, mark, key, value, place)
     WHERE a.number IS NULL OR coalesce(a.was, expected[1 + (a.place - 1) % cardinality(expected)]) = 0;
 END
 $cronce$;

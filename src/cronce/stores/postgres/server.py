@@ -65,15 +65,11 @@ SURVIVES: Final = """(
 """Whether a win waits for a standby, so that a failover forgets none."""
 
 HELLO: Final = """
-    SELECT schema - (to_regclass('{text}.cronce_cells') IS NOT NULL AND NOT EXISTS (
-               SELECT FROM pg_attribute WHERE attrelid = to_regclass('{text}.cronce_cells') AND attname = 'sought'
-           ))::integer,
-           identity, {identity}, current_setting('transaction_read_only') = 'on',
+    SELECT schema, identity, {identity}, current_setting('transaction_read_only') = 'on',
            current_setting('transaction_isolation'), current_setting('server_encoding'),
            current_setting('fsync') = 'on', {survives}, pg_backend_pid()
     FROM {schema}.cronce_meta
 """
-"""Its first column is the version, or less where a column is lacking that this version would add."""
 
 __all__ = [
     "PostgresAddress",
