@@ -240,13 +240,14 @@ class Referee:
                 self.broken("floors hold", f"{key} was granted, the floor {floor} stood since {raised:.1f} s")
 
     def _check_version(self, key: str, slot: Slot, record: Record) -> None:
-        """Only a version with the schedule that fires, or fired until a moment ago, starts a slot."""
+        """Only a version with the schedule that fires, or fired until a moment ago, starts a slot; any, where none
+        was registered until a moment ago, as in a store that was emptied."""
         digest = self.carries.get(record.holder, {}).get(slot.job, "")
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
         pairs = zip(fired, ends, strict=True)
         recent = sorted({firing for (_, firing), end in pairs if self.world.real - end <= STALE_FACTS_LIMIT})
-        if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
+        if digest and "" not in recent and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
 
     def _alike(self, name: str, one: str, other: str) -> bool:

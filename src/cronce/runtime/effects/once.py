@@ -17,7 +17,7 @@ lease can be trusted. An outage that is shorter leaves no doubt.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
@@ -173,11 +173,15 @@ def _got_no_answer(begun: Begun) -> bool:
 
 
 def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure: WhenUnsure) -> Flow[list[Begun]]:
-    """What was begun by a run that is over is in doubt; what is in doubt and may be done again is begun again."""
+    """What was begun by a run that is over is in doubt; what is in doubt and may be done again is begun again, but not
+    beside a run that is still at it: a store that lost data puts that in doubt, too."""
     begun = yield from _ask_of_other_runs(ledger, begins, begun)
     doubtful = [place for place, one in enumerate(begun) if _is_doubtful(one)]
     if unsure != "retry" or not doubtful:
         return begun
+    others = {place: maker for place in doubtful if (maker := _other_run(begins[place], begun[place]))}
+    over = yield from _over(ledger, others.values())
+    doubtful = [place for place in doubtful if place not in others or others[place] in over]
     yield from ledger.resolve_effects([begins[place].key for place in doubtful], Resolve("retry", "unsure='retry'"))
     _, again = yield from ledger.exchange_effects((), [begins[place] for place in doubtful])
     return _put(begun, doubtful, again)
@@ -186,21 +190,30 @@ def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure
 def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun]) -> Flow[list[Begun]]:
     """An effect may be at another run: of the same slot by hand or, where it is on a thing, of any slot and job. Is
     that run over?"""
-    others = {place: maker for place, one in enumerate(begun) if (maker := _other_run(begins[place], one))}
+    held = [place for place, one in enumerate(begun) if isinstance(one.answer, Held)]
+    others = {place: maker for place in held if (maker := _other_run(begins[place], begun[place]))}
     if not others:
         return begun
-    makers = sorted(set(others.values()))
-    loaded, _ = yield from ledger.client.load([maker.run for maker in makers])
-    found = {maker: whereabouts(run, maker, loaded.now) for maker, run in zip(makers, loaded.cells, strict=True)}
-    lapsed = [maker.run for maker, where in found.items() if where == "lapsed"]
-    gone = {(cell.key, cell.fence) for cell in ((yield from ledger.gone(lapsed)) if lapsed else ())}
-    over = frozenset(maker for maker, where in found.items() if where == "over" or (*maker,) in gone)
+    over = yield from _over(ledger, others.values())
     _, again = yield from ledger.exchange_effects((), [begins[place]._replace(over=over) for place in others])
     return _put(begun, list(others), again)
 
 
+def _over(ledger: Ledger, runs: Iterable[Maker]) -> Flow[frozenset[Maker]]:
+    """Those of the runs that work on nothing any more."""
+    makers = sorted(set(runs))
+    if not makers:
+        return frozenset()
+    loaded, _ = yield from ledger.client.load([maker.run for maker in makers])
+    found = {maker: whereabouts(run, maker, loaded.now) for maker, run in zip(makers, loaded.cells, strict=True)}
+    lapsed = [maker.run for maker, where in found.items() if where == "lapsed"]
+    gone = {(cell.key, cell.fence) for cell in ((yield from ledger.gone(lapsed)) if lapsed else ())}
+    return frozenset(maker for maker, where in found.items() if where == "over" or (*maker,) in gone)
+
+
 def _other_run(begin: Begin, begun: Begun) -> Maker | None:
-    maker = begun.record.under if isinstance(begun.answer, Held) and begun.record else None
+    """The run that began it, unless that is the same."""
+    maker = begun.record.under if begun.record else None
     mine = begin.under.key if begin.under else ""
     return maker if maker is not None and maker.run != mine else None
 
