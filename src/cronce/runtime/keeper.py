@@ -1,9 +1,10 @@
 """The keeper: renews all leases of a process in one batch, on a thread and a connection of its own, and stops job
 functions whose lease can no longer be trusted.
 
-Two threads, because a job function must be stopped in time even if the store does not answer: one renews, and may hang
-in a call for as long as the store lets it; the other only looks at the clock. A third does chores, which may take their
-time. All are there only while there is something to do, so that a process that forks in between forks without threads.
+Two threads, because a job function must be stopped in time even if the store does not answer: one renews, reads whether
+a run is asked to stop, and may hang in a call for as long as the store lets it; the other only looks at the clock. A
+third does chores, which may take their time. All are there only while there is something to do, so that a process that
+forks in between forks without threads.
 
 A call may hang in a connection that died silently until the store's timeout, which can be a whole lease. So a renewal
 without an answer is asked again after a fraction of the lease (`client.patience`), on another thread and a new

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Literal, assert_type
 
@@ -517,6 +518,34 @@ def test_a_step_that_another_run_by_the_same_key_is_at_is_in_progress_and_not_in
 
     receiver.act = meanwhile
     one.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=first)
+    assert receiver.done == {"pay": 1}
+
+
+def test_a_step_is_not_retried_beside_a_run_that_is_still_at_it_in_a_store_that_lost_data(
+    store: Wire, receiver: Receiver
+) -> None:
+    """With unsure="retry" it was made by both runs at once."""
+    one, other = Office(store), Office(store)
+    declared = job(overlap="allow", lease="30s")
+    one.call(declared, lambda _run: None, when=NOON)
+    first, second = _asked_for(one, "a"), _asked_for(one, "b")
+
+    def pay(run: Run) -> Any:
+        return run.once("pay", receiver, "pay", per="slot", unsure="retry")
+
+    def meanwhile(_what: str) -> None:
+        receiver.act = lambda _what: None
+        with pytest.raises(InDoubt):
+            other.call(declared, lose_then_pay, when=second)
+
+    def lose_then_pay(run: Run) -> Any:
+        birth, tally = store.load([]).epoch.seen
+        store.swap([], (birth, tally + 1000))  # as after a replica that lagged was promoted
+        return pay(run)
+
+    receiver.act = meanwhile
+    with suppress(LeaseLost):
+        one.call(declared, pay, when=first)
     assert receiver.done == {"pay": 1}
 
 
