@@ -276,7 +276,8 @@ def test_a_server_that_is_closed_for_writing_is_read_only(server: MariaDb, store
     (cell,) = win(store, claim("a"))
     empty = database(server.url, tmp_path / "empty")
     with administrator(server.url) as sql:
-        sql.execute("CREATE USER plain@'%'; GRANT CREATE, CREATE VIEW, SELECT, INSERT ON *.* TO plain@'%'")
+        sql.execute("CREATE USER plain@'%'")
+        sql.execute("GRANT CREATE, CREATE VIEW, SELECT, INSERT ON *.* TO plain@'%'")
         sql.nextset()
     with set_to(server, "read_only", "1"):
         for writes in ([claim("b")], [claim("a"), claim("b")]):

@@ -27,7 +27,8 @@ from tests.stores.mysql.opening import opened, refused, with_user
 
 def test_a_user_that_may_not_make_tables_uses_those_that_an_administrator_made(url: str, sql: Any) -> None:
     name = f"u{os.getpid()}"
-    sql.execute(f"DROP USER IF EXISTS {name}@'%'; CREATE USER {name}@'%' IDENTIFIED BY 'sécret'")
+    sql.execute(f"DROP USER IF EXISTS {name}@'%'")
+    sql.execute(f"CREATE USER {name}@'%' IDENTIFIED BY 'sécret'")
     theirs = with_user(url, name, "s%C3%A9cret")
     assert "may not be used by this user; let an administrator run GRANT SELECT" in refused(theirs, StoreUnusable)
     sql.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {locate(url).database}.* TO {name}@'%'")
@@ -93,7 +94,8 @@ def test_a_copy_under_another_name_is_refused_until_it_is_adopted(url: str, stor
     name = locate(copy).database
     sql.execute(f"CREATE DATABASE {name}")
     for table in ("cronce_cells", "cronce_meta"):
-        sql.execute(f"CREATE TABLE {name}.{table} LIKE {table}; INSERT INTO {name}.{table} SELECT * FROM {table}")
+        sql.execute(f"CREATE TABLE {name}.{table} LIKE {table}")
+        sql.execute(f"INSERT INTO {name}.{table} SELECT * FROM {table}")
         sql.nextset()
     assert f"copy of the database '{locate(url).database}'" in refused(copy, StoreCopied)
     epoch = adopt(copy)

@@ -53,7 +53,8 @@ def test_the_clock_is_utc_in_any_time_zone(url: str) -> None:
 def test_a_swap_reads_the_clock_when_it_has_the_lock(url: str, sql: Any) -> None:
     found = []
     with opened(f"{url}?timeout=60") as store:
-        sql.execute("BEGIN; SELECT * FROM cronce_meta FOR UPDATE")
+        sql.execute("BEGIN")
+        sql.execute("SELECT * FROM cronce_meta FOR UPDATE")
         sql.nextset()
         waiting = threading.Thread(target=lambda: found.append(swap(store, claim("a"))))
         waiting.start()
@@ -89,7 +90,8 @@ def unanswered(ask: Callable[[], object]) -> str:
 def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, store: MysqlStore, sql: Any) -> None:
     with opened(f"{url}?timeout=2") as hasty:
         (cell,) = win(store, claim("a"))
-        sql.execute("BEGIN; SELECT * FROM cronce_meta FOR UPDATE")
+        sql.execute("BEGIN")
+        sql.execute("SELECT * FROM cronce_meta FOR UPDATE")
         sql.nextset()
         assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
         assert cell_of(store, "a") == cell
