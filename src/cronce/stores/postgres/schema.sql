@@ -367,6 +367,7 @@ $cronce$;
 -- Many writes with different keys. A column that repeats itself travels as its first part, and `befores` that are `ats`
 -- do not travel. `size` is that of the groups, or 0 where they differ: then `groups` has the number of each write's. If
 -- all are won and all are new cells, one row is the answer, and its version is the first number; the others follow it.
+-- Plans are made once for each session: planning the look at the first group takes longer than the look.
 CREATE OR REPLACE FUNCTION {schema}.cronce_swap_many(
     seen_birth bigint, seen_tally bigint, patience text, divider text, joined_keys text, joined_values text,
     size integer, groups integer[], seens bigint[], marks bigint[], ats bigint[], ttls bigint[], befores bigint[],
